@@ -16,6 +16,7 @@ import msgspec
 from aliquot.dialects import demand_of, placed_on, standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
+from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import AgentDevices, HollowNodes
 from aliquot.kube import Access, Client
 from aliquot.model import NodeGpus, Pod
@@ -86,7 +87,7 @@ async def machine(folder: Path, cards: int) -> AsyncIterator[Machine]:
         cluster.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NODE_LEASES}})
         client = await stack.enter_async_context(Client(Access(cluster.url)))
         nodes = await stack.enter_async_context(HollowNodes(client, dialects=_DIALECTS))
-        devices = await nodes.add_with_agent(_NODE, folder / "kubelet", _SERVED)
+        devices = await nodes.add_with_agent(_NODE, SimulatedGpus(_NODE, ()), folder / "kubelet", _SERVED)
         config = msgspec.json.encode({"enableCDI": True, "cdiSpecDirs": [str(devices.cdi_folder)]}).decode()
         await stack.enter_async_context(FakeRuntime(folder / "cri.sock", {"config": config}))
         running = asyncio.create_task(nodes.run())

@@ -137,3 +137,24 @@ def test_what_a_card_counts_and_how_fast_it_runs(tmp_path: Path) -> None:
         nvlink_errors=5,
     )
     assert usage["GPU-2"] == Usage(memory_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("module", "second", "is_told"),
+    [
+        pytest.param("NVIDIA UNIX Open Kernel Module for x86_64", "", False, id="open modules, own PID namespace"),
+        pytest.param("NVIDIA UNIX Open Kernel Module for x86_64", "kthreadd", True, id="open modules, hostPID"),
+        pytest.param("NVIDIA UNIX x86_64 Kernel Module", "", True, id="proprietary modules, own PID namespace"),
+    ],
+)
+def test_an_empty_list_of_a_driver_that_hides_other_containers_tells_nothing(
+    tmp_path: Path, module: str, second: str, is_told: bool
+) -> None:
+    for name, text in (("driver/nvidia/version", f"NVRM version: {module}  580.65\nGCC"), ("2/comm", f"{second}\n")):
+        (tmp_path / "proc" / name).parent.mkdir(parents=True)
+        (tmp_path / "proc" / name).write_text(text)
+    card = FakeCard("GPU-1", processes=[])
+    node = devices(FakeNvml(card), tmp_path)
+    assert (node.read().usage["GPU-1"].processes is not None) == is_told
+    card.processes = [FakeProcess(7, 10)]
+    assert processes(node).keys() == {7}

@@ -100,7 +100,7 @@ class Processes:
 
     asked_at: float = 0.0
     running: tuple[GpuProcess, ...] = ()
-    mps_server: str = ""
+    mps_server: str | None = None
     """The name of the process that computes for MPS clients."""
 
 

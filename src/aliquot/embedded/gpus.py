@@ -1,12 +1,23 @@
-"""Simulated cards for hollow nodes: with links, cut into MIG instances if asked for, and able to fail and return."""
+"""Simulated cards for hollow nodes: with links, cut into MIG instances if asked for, busy with simulated programs, and
+able to fail and return."""
 
 import queue
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aliquot.agent.devices import CardError, ContainerEdits, DeviceNode, Judgement, Machine, OpenWay, Usage
+from aliquot.agent.devices import (
+    CardError,
+    ContainerEdits,
+    DeviceNode,
+    Judgement,
+    Machine,
+    OpenWay,
+    Processes,
+    Usage,
+)
 from aliquot.agent.nvidia import visible_cards, xids
+from aliquot.embedded.programs import Programs
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu, Link
 from aliquot.model.links import NVLINK, Pcie
@@ -31,8 +42,17 @@ _SWITCHED = {"NVIDIA A100-SXM4-40GB": 12, "NVIDIA A100-SXM4-80GB": 12, "NVIDIA H
 """Models of which each card reaches every other one through NVSwitches, with so many NVLinks."""
 _FIRST_CAPABILITY = 3
 """The first device node of a MIG instance. Those before it open the configuration of MIG."""
-_IDLE = Usage(cores=0.0, memory_bytes=0)
-"""No program runs on a simulated card, and it has no sensors."""
+_WATTS = {
+    "Tesla T4": 70,
+    "Tesla V100-SXM2-32GB": 300,
+    "NVIDIA A10": 150,
+    "NVIDIA A100-SXM4-40GB": 400,
+    "NVIDIA A100-SXM4-80GB": 400,
+    "NVIDIA H100 80GB HBM3": 700,
+}
+"""What a card draws at most. An idle one draws a seventh of it."""
+_COOLEST, _HOTTEST = 35, 80
+"""Degrees Celsius of an idle card, and of a busy one."""
 
 
 class SimulatedGpus:
@@ -57,6 +77,9 @@ class SimulatedGpus:
         instances = [own for card in cards for own in _instances(node, card, (mig or {}).get(card.index, ()))]
         linked = [replace(card, links=tuple(_links(card, cards))) for card in cards]
         self._gpus = (*linked, *instances)
+        self.mib: Mapping[str, int] = {gpu.uuid: gpu.mib for gpu in self._gpus}
+        """Memory by UUID."""
+        self.programs = Programs()
         self._faults: dict[str, str] = {}
         self._lost: frozenset[str] = frozenset()
         self._errors: queue.SimpleQueue[CardError] = queue.SimpleQueue()
@@ -65,12 +88,28 @@ class SimulatedGpus:
 
     def read(self) -> Machine:
         if not self._faults:
-            return Machine(self._gpus, usage={gpu.uuid: _IDLE for gpu in self._gpus})
+            return Machine(self._gpus, usage={gpu.uuid: self._usage(gpu) for gpu in self._gpus})
         faults = {gpu.uuid: why for gpu in self._gpus if (why := self._faults.get(gpu.parent or gpu.uuid))}
         gpus = tuple(replace(gpu, healthy=gpu.uuid not in faults) for gpu in self._gpus)
         absent = frozenset(gpu.uuid for gpu in gpus if (gpu.parent or gpu.uuid) in self._lost)
-        usage = {gpu.uuid: _IDLE for gpu in gpus if gpu.uuid not in absent}
+        usage = {gpu.uuid: self._usage(gpu) for gpu in gpus if gpu.uuid not in absent}
         return Machine(gpus, faults=faults, absent=absent, usage=usage)
+
+    def _usage(self, gpu: Gpu) -> Usage:
+        """A MIG instance has no sensors of its own."""
+        running = self.programs.on(gpu.uuid)
+        memory, processes = sum(each.memory_bytes or 0 for each in running), Processes(running=running)
+        if gpu.parent:
+            return Usage(memory_bytes=memory, processes=processes)
+        cores = min(1.0, sum(each.cores or 0.0 for each in running))
+        most = _WATTS[gpu.model]
+        return Usage(
+            cores=cores,
+            memory_bytes=memory,
+            celsius=round(_COOLEST + (_HOTTEST - _COOLEST) * cores),
+            watts=round(most / 7 + most * cores * 6 / 7),
+            processes=processes,
+        )
 
     def wait_for_events(self, seconds: float) -> Sequence[CardError]:
         try:

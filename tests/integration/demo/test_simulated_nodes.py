@@ -14,7 +14,8 @@ from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import SCRIPT, HollowNodes
 from aliquot.kube import NODES, PODS, Client
 from aliquot.model import NodeGpus, Pod
-from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, write_inventory, write_placement
+from aliquot.model.load import LOAD, NodeLoad, read_load
+from aliquot.model.records import INVENTORY, NODE_LEASES, PLACEMENT, read_inventory, write_inventory, write_placement
 from tests.factories import pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, until
 
@@ -265,5 +266,39 @@ async def test_a_card_that_fails_is_no_longer_offered_and_returns(
         gpus.recover(first.uuid)
         await until(lambda: shown() == ("37", [True, True]))
         await until(lambda: cluster.pod("after")["status"]["phase"] == "Running", passing=clock)
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+
+
+# -- the load
+
+
+async def test_a_simulated_node_tells_in_its_lease_what_its_pods_use(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NODE_LEASES}})
+    async with HollowNodes(client, clock=clock, dialects=DIALECTS, with_leases=True) as nodes:
+        cluster = Cluster(scripted, nodes, clock)
+        await cluster.add("n1", "gpushare")
+        living = asyncio.create_task(nodes.run())
+        cluster.bind(pod_manifest("job"), "n1", 0, script="runs for ever, uses 60%")
+        uid = (await cluster.reaches("job", "Running"))["metadata"]["uid"]
+        card = cluster.cards["n1"].by_index[0]
+
+        def load() -> NodeLoad | None:
+            found = [stored.obj for stored in scripted.store.snapshot(resources.LEASES.collection)]
+            texts = [lease["metadata"].get("annotations", {}).get(LOAD) for lease in found]
+            return read_load(texts[0]) if texts and texts[0] else None
+
+        await until(
+            lambda: (known := load()) is not None and uid in known.pods, passing=clock, between_calls_of=scripted
+        )
+        known = load()
+        assert known is not None
+        assert known.cards[card.uuid].cores == 0.6
+        assert known.pods[uid][card.uuid].cores == 0.6
+        assert known.pods[uid][card.uuid].memory_bytes == known.cards[card.uuid].memory_bytes
+        await client.delete(PODS, "job", "default")
+        await until(lambda: (known := load()) is not None and not known.pods, passing=clock, between_calls_of=scripted)
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)

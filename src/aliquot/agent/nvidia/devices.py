@@ -66,7 +66,7 @@ class NvidiaDevices:
         self._verdicts = verdicts or {}
         self._proc = proc
         session = Session(nvml, proc)
-        self._reader = Reader(session, Threads(wait), sysfs)
+        self._reader = Reader(session, Threads(wait), sysfs, proc)
         self._events = XidEvents(session, lambda: self._reader.answering)
 
     def read(self) -> Machine:

@@ -11,6 +11,7 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -35,25 +36,34 @@ _SPARE = 8
 _HUNDRED = 100
 
 
-class ProcessLists:
-    """Remembers for each card which samples it has seen."""
+_OPEN_MODULES = "Open Kernel Module"
+"""Of all kernel modules only these tell a caller the PIDs of its own namespace, and hide the processes outside it."""
+_HOST = "kthreadd"
+"""Process 2 of the host, and of no other PID namespace."""
 
-    def __init__(self, nvml: Nvml) -> None:
+
+class ProcessLists:
+    """Remembers for each card which samples it has seen. `proc` shows the processes of this process's namespace."""
+
+    def __init__(self, nvml: Nvml, proc: Path) -> None:
         self._nvml = nvml
+        self._proc = proc
         self._newest: dict[str, int] = {}
         """When the newest sample of a card was taken, by uuid, in microseconds since the epoch."""
 
     def on(self, uuid: str, handle: Handle, card_bytes: int) -> Processes | None:
-        """The processes on a card or a MIG instance; None if the driver does not list them. Raises NVMLError if the
-        card is gone."""
+        """The processes on a card or a MIG instance; None if the driver does not list them, or not to us. Raises
+        NVMLError if the card is gone."""
         asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         computing = _running(self._nvml, "Compute", handle, card_bytes)
         if computing is None:
             return None
         drawing = _running(self._nvml, "Graphics", handle, card_bytes) or {}
         clients = _running(self._nvml, "MPSCompute", handle, card_bytes) or {}
-        samples = self._samples(uuid, handle)
         memory = {**drawing, **computing, **clients}
+        if not memory and self._is_kept_in_the_dark():
+            return None
+        samples = self._samples(uuid, handle)
         return Processes(
             asked_at,
             tuple(
@@ -62,6 +72,11 @@ class ProcessLists:
             ),
             _MPS_SERVER,
         )
+
+    def _is_kept_in_the_dark(self) -> bool:
+        """Whether the driver would not tell us about the processes of other containers."""
+        module, second = (_first_line(self._proc / name) for name in ("driver/nvidia/version", "2/comm"))
+        return _OPEN_MODULES in module and second != _HOST
 
     def _samples(self, uuid: str, handle: Handle) -> Mapping[int, list[tuple[int, int]]] | None:
         """What was sampled of each PID since the last time: microseconds and percent. None if the card does not sample,
@@ -81,6 +96,13 @@ class ProcessLists:
                 samples[sample.pid].append((sample.timeStamp, sample.smUtil))
         self._newest[uuid] = max((moment for own in samples.values() for moment, _ in own), default=newest)
         return samples
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().partition("\n")[0]
+    except OSError:
+        return ""
 
 
 def _average(samples: Mapping[int, list[tuple[int, int]]] | None, pid: int) -> tuple[float | None, float]:

@@ -55,7 +55,7 @@ class ContainerUse:
 @dataclass(frozen=True)
 class Collected:
     """`at` is in seconds since the epoch, 0 before the first collection. `knows_owners` says whether this agent sees
-    the processes of the host."""
+    the processes on the cards, and those of the host."""
 
     at: float = 0.0
     cards: Mapping[str, Usage] = field(default_factory=dict)
@@ -102,8 +102,12 @@ class Collector:
         usage = self._machine.usage if self._machine else {}
         at = self._clock.wall_ns() / 1e9
         listed = [each.processes for each in usage.values() if each.processes is not None]
-        owners = await off_loop(lambda: self._owners.of(listed))
-        self._say_if_blind(is_blind=owners is None)
+        owners = await off_loop(lambda: self._owners.of(listed)) if listed else None
+        self.join(at, usage, owners)
+
+    def join(self, at: float, usage: Mapping[str, Usage], owners: Mapping[int, Owner] | None) -> None:
+        """Take what was read at a time, and the owners of the processes."""
+        self._say_if_blind(is_blind=bool(usage) and owners is None)
         uses = [] if owners is None else list(self._uses(usage, owners))
         joules = self._energy.count(usage, {use.key: use.share for use in uses})
         uses = [replace(use, joules=joules.get(use.key)) for use in uses]

@@ -27,12 +27,12 @@ def by_container(usage: Usage, owners: Mapping[int, Owner]) -> Mapping[Container
     """The shares of the containers with processes on a card. Processes without an owner have ended."""
     listed = usage.processes.running if usage.processes else ()
     alive = [(process, owners[process.pid]) for process in listed if process.pid in owners]
-    server = usage.processes.mps_server if usage.processes else ""
+    server = usage.processes.mps_server if usage.processes else None
     has_samples = any(process.cores is not None for process, _ in alive)
     together = [one for one in alive if one[1].name != server and (one[0].is_mps_client or not has_samples)]
     cores = {process.pid: _sampled(process, owner) for process, owner in alive}
     cores |= _split(_of_mps(alive, server) if has_samples else usage.cores, together)
-    guessed = {owner.container for _, owner in together}
+    guessed = {owner.container for process, owner in together if cores[process.pid] is not None}
     grouped: dict[Container, list[GpuProcess]] = defaultdict(list)
     for process, owner in alive:
         if owner.container is not None and owner.name != server:
@@ -52,7 +52,7 @@ def _sampled(process: GpuProcess, owner: Owner) -> float | None:
     return process.cores if process.sampled_since >= owner.started else None
 
 
-def _of_mps(alive: Iterable[_Owned], server: str) -> float:
+def _of_mps(alive: Iterable[_Owned], server: str | None) -> float:
     counted = (process.cores for process, owner in alive if process.is_mps_client or owner.name == server)
     return sum(cores or 0.0 for cores in counted)
 

@@ -81,7 +81,9 @@ class DemoCluster:
             self.endpoint = await stack.enter_async_context(Listener(routes, "127.0.0.1", self._gpushare_port))
             self.plane.leadership.advertise({"gpushare": f"http://127.0.0.1:{self.endpoint.port}"})
             kubelets = await self._client_of(stack, home, admission.NODES)
-            self.nodes = await stack.enter_async_context(HollowNodes(kubelets, dialects=self.dialects))
+            self.nodes = await stack.enter_async_context(
+                HollowNodes(kubelets, dialects=self.dialects, with_leases=True)
+            )
             agents = []
             for machine in self.machines.values():
                 if (made := await self._add(machine)) is not None:
@@ -157,7 +159,7 @@ class DemoCluster:
             tasks.create_task(self.events.run())
             tasks.create_task(self.nodes.run())
             for settings, client, gpus in agents:
-                tasks.create_task(agent.run(settings, client, gpus, read_seconds=_READ_SECONDS))
+                tasks.create_task(agent.run(settings, client, gpus, owners=gpus.programs, read_seconds=_READ_SECONDS))
 
     async def _add(self, machine: Machine) -> tuple[AgentConfig, SimulatedGpus] | None:
         """Add the machine as a node. Returns what its agent needs, or None if it has no agent."""
@@ -165,7 +167,7 @@ class DemoCluster:
         if not machine.has_agent:
             await self.nodes.add_simulated(machine.name, gpus, machine.dialects)
             return None
-        devices = await self.nodes.add_with_agent(machine.name, self._folder / machine.name, machine.dialects)
+        devices = await self.nodes.add_with_agent(machine.name, gpus, self._folder / machine.name, machine.dialects)
         return _agent_settings(machine, devices), gpus
 
     async def _end(self) -> None:

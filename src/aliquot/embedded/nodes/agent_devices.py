@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from aliquot.agent import cdi
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.embedded.nodes.devices import Inside
@@ -53,7 +54,11 @@ class AgentDevices:
         await self.manager.admit(pod)
 
     async def start(self, pod: Pod, container: str) -> Inside:
-        return self._inject(await self.manager.pre_start(pod, container))
+        inside = self._inject(await self.manager.pre_start(pod, container))
+        specs = cdi.SpecFolder(self.cdi_folder).read()
+        records = (spec.record for spec in specs if spec.pod_uid == pod.metadata.uid and spec.record is not None)
+        inside.parts = next((record.holding.placement.containers.get(container, ()) for record in records), ())
+        return inside
 
     def see_pods(self) -> None:
         """Does nothing: the agent has its own watch."""

@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aliquot.model import Pod
+from aliquot.model import Pod, Slice
 
 
 @dataclass
 class Inside:
-    """What a container gets: variables and device paths."""
+    """What a container gets: variables and device paths, and the parts of cards that they stand for."""
 
     environment: dict[str, str] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
+    parts: tuple[Slice, ...] = ()
 
 
 class Devices(Protocol):

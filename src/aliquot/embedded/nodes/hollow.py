@@ -12,8 +12,11 @@ import structlog
 
 from aliquot import agent
 from aliquot.agent.devices import Machine
+from aliquot.agent.heartbeat import Heartbeat
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.node_cards import NodeCards
+from aliquot.agent.node_pods import NODE_PODS, NodePod
+from aliquot.agent.usage import Collector
 from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
@@ -24,8 +27,9 @@ from aliquot.embedded.nodes.agent_devices import AgentDevices
 from aliquot.embedded.nodes.devices import Devices
 from aliquot.embedded.nodes.kubelet import Kubelet
 from aliquot.embedded.nodes.simulated_devices import SimulatedDevices
-from aliquot.kube import NODES, PODS, Client, Informer, KubeError
+from aliquot.kube import NODES, Client, Informer, KubeError
 from aliquot.model import Node, NodeGpus, Pod
+from aliquot.model.load import NodeLoad
 
 _log = structlog.get_logger()
 _RETRY_SECONDS = 1.0
@@ -40,14 +44,17 @@ class HollowNode:
         name: str,
         labels: Mapping[str, str],
         devices: Devices,
+        gpus: SimulatedGpus,
         client: Client,
         clock: Clock,
         publisher: Publisher | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         self.name = name
         self.devices = devices
-        self.kubelet = Kubelet(devices, client, clock)
+        self.kubelet = Kubelet(devices, gpus, client, clock)
         self.publisher = publisher
+        self._heartbeat = heartbeat
         self._labels = labels
         self._client = client
         self._clock = clock
@@ -62,6 +69,8 @@ class HollowNode:
             tasks.create_task(self._report_capacity())
             if self.publisher is not None:
                 tasks.create_task(self.publisher.run())
+            if self._heartbeat is not None:
+                tasks.create_task(self._heartbeat.run())
 
     async def _report_capacity(self) -> None:
         while True:
@@ -78,16 +87,25 @@ class HollowNode:
 
 
 class HollowNodes(Mapping[str, HollowNode]):
-    """All hollow nodes of a cluster, by name. Add them, then `run`; leave the context to close their sockets."""
+    """All hollow nodes of a cluster, by name. Add them, then `run`; leave the context to close their sockets. If
+    `with_leases`, simulated nodes renew a Lease with their load, as agents do."""
 
-    def __init__(self, client: Client, *, clock: Clock | None = None, dialects: Dialects | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock | None = None,
+        dialects: Dialects | None = None,
+        with_leases: bool = False,
+    ) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         self._dialects = dialects or standard_dialects()
         self._nodes: dict[str, HollowNode] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._with_leases = with_leases
         by_node = {"node": lambda pod: pod.spec.node_name}
-        self._pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=by_node, clock=self._clock)
+        self._pods: Informer[NodePod] = Informer(client, NODE_PODS, self._on_pod, indexes=by_node, clock=self._clock)
         self._informer: Informer[Node] = Informer(client, NODES, self._on_node, clock=self._clock)
 
     def __getitem__(self, name: str) -> HollowNode:
@@ -106,11 +124,13 @@ class HollowNodes(Mapping[str, HollowNode]):
         for node in self._nodes.values():
             await node.devices.close()
 
-    async def add_with_agent(self, name: str, folder: Path, served: Sequence[str]) -> AgentDevices:
+    async def add_with_agent(
+        self, name: str, source: SimulatedGpus, folder: Path, served: Sequence[str]
+    ) -> AgentDevices:
         """Add a node whose cards a real agent serves on sockets below `folder`."""
         devices = AgentDevices(folder)
         labels = _labels(agent.served_dialects(served, self._dialects))
-        await self._add(HollowNode(name, labels, devices, self._client, self._clock))
+        await self._add(HollowNode(name, labels, devices, source, self._client, self._clock))
         return devices
 
     async def add_simulated(
@@ -128,8 +148,28 @@ class HollowNodes(Mapping[str, HollowNode]):
             dialects, self._dialects, cards, source, lambda: self._pods.having("node", name), self._client, self._clock
         )
         publisher = Publisher(self._client, cards, self._dialects, self._clock)
-        await self._add(HollowNode(name, _labels(dialects), devices, self._client, self._clock, publisher))
+        heartbeat = self._heartbeat(name, source) if self._with_leases else None
+        await self._add(
+            HollowNode(name, _labels(dialects), devices, source, self._client, self._clock, publisher, heartbeat)
+        )
         return cards.current
+
+    def _heartbeat(self, name: str, source: SimulatedGpus) -> Heartbeat:
+        """A heartbeat that measures when it beats: nothing else reads the cards of a simulated node."""
+        collector = Collector(
+            source.read(),
+            source.programs,
+            lambda: self._pods.having("node", name),
+            lambda: self._nodes[name].kubelet.parts(),
+            lambda _: None,
+            self._clock,
+        )
+
+        def load() -> NodeLoad | None:
+            collector.join(self._clock.wall_ns() / 1e9, source.read().usage, source.programs.of(()))
+            return collector.load()
+
+        return Heartbeat(self._client, name, self._clock, load)
 
     async def _add(self, node: HollowNode) -> None:
         self._nodes[node.name] = node

@@ -1,16 +1,19 @@
 """The kubelet of a hollow node: admits pods and runs their containers by script."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import structlog
 
+from aliquot.agent.usage import Part
 from aliquot.clock import Clock, rfc3339
+from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.kubelet_devices import AdmissionError
 from aliquot.embedded.nodes import objects
 from aliquot.embedded.nodes.devices import Devices, Inside
 from aliquot.embedded.nodes.scripts import BadScript, Script, script_of
+from aliquot.embedded.programs import container_id, usual_percent
 from aliquot.errors import BadQuantity, Refused
 from aliquot.kube import EVENTS, PODS, Client, KubeError, NotFound, event_recorder
 from aliquot.model import Life, Pod
@@ -24,10 +27,11 @@ class Kubelet:
     """Gets every change of its node's pods. `inside` is what each container got; `uses` is the percentage of its cards'
     time that each running pod uses."""
 
-    def __init__(self, devices: Devices, client: Client, clock: Clock) -> None:
+    def __init__(self, devices: Devices, gpus: SimulatedGpus, client: Client, clock: Clock) -> None:
         self.inside: dict[tuple[str, str], Inside] = {}
         self.uses: dict[str, int] = {}
         self._devices = devices
+        self._gpus = gpus
         self._client = client
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -55,6 +59,7 @@ class Kubelet:
 
     def _let_go(self, uid: str) -> None:
         self.uses.pop(uid, None)
+        self._gpus.programs.end(uid)
         self._devices.release(uid)
 
     # -- a pod's life
@@ -69,8 +74,26 @@ class Kubelet:
             await self._fail(pod, "UnexpectedAdmissionError", str(error))
         else:
             await self._start_containers(pod)
-            self.uses[pod.metadata.uid] = script.uses
+            self._compute(pod, script)
             await self._play(pod, script)
+
+    def parts(self) -> Iterator[Part]:
+        """What containers have been given of the cards."""
+        for (uid, name), inside in self.inside.items():
+            yield from (Part(uid, name, part.uuid, part.cores, part.mib) for part in inside.parts)
+
+    def _compute(self, pod: Pod, script: Script) -> None:
+        """Start the programs of a pod's containers on their cards."""
+        uid = pod.metadata.uid
+        inside = {name: inside.parts for (owner, name), inside in self.inside.items() if owner == uid}
+        parts = [part for own in inside.values() for part in own]
+        percent = usual_percent(pod, parts, self._gpus.mib) if script.uses is None else script.uses
+        self.uses[uid] = percent
+        users = [
+            container.name for container, life in pod.containers() if life is not Life.INIT and inside[container.name]
+        ]
+        for name in users:
+            self._gpus.programs.start(pod, name, inside[name], percent // len(users))
 
     async def _fail(self, pod: Pod, reason: str, message: str) -> None:
         self._let_go(pod.metadata.uid)
@@ -84,7 +107,8 @@ class Kubelet:
         for container, life in pod.containers():
             await self._start(pod, container.name, started)
             if life is not Life.INIT:
-                started.append(objects.running(container.name, self._now()))
+                own_id = container_id(pod.metadata.uid, container.name)
+                started.append(objects.running(container.name, own_id, self._now()))
         await self._report(pod, objects.pod_status("Running", started, self._now()))
         await self._tell(pod, "Started", f"Started {_containers(len(started))}", kind="Normal")
 

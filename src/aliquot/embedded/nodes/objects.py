@@ -44,8 +44,9 @@ def waiting(container: str, reason: str, message: str = "") -> dict[str, Any]:
     return _container(container, {"waiting": {"reason": reason, "message": message}})
 
 
-def running(container: str, since: str) -> dict[str, Any]:
-    return _container(container, {"running": {"startedAt": since}}, is_up=True)
+def running(container: str, container_id: str, since: str) -> dict[str, Any]:
+    status = _container(container, {"running": {"startedAt": since}}, is_up=True)
+    return {**status, "containerID": f"hollow://{container_id}"}
 
 
 def terminated(container: str, code: int, since: str, now: str) -> dict[str, Any]:

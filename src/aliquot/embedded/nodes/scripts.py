@@ -6,7 +6,7 @@
 
 Clauses come in any order, each at most once. `runs` is how long its containers run (s, m or h). `uses` is the
 percentage of each card's time that it uses. `then` is how it ends, whatever its restartPolicy says. Without a script a
-pod runs forever and uses nothing. Without `then` it succeeds.
+pod runs forever. Without `uses` it uses a part of what it was given. Without `then` it succeeds.
 """
 
 import re
@@ -36,8 +36,8 @@ class BadScript(BadInput):
 class Script:
     seconds: float | None = None
     """How many seconds its containers run; None is forever."""
-    uses: int = 0
-    """The percentage of each card's time that the pod uses."""
+    uses: int | None = None
+    """The percentage of each card's time that the pod uses; None if the script does not say."""
     exit_code: int = 0
 
 
@@ -66,9 +66,10 @@ def read(text: str) -> Script:
 def _script(
     text: str, runs: Mapping[str, str | None], uses: Mapping[str, str | None], then: Mapping[str, str | None] | None
 ) -> Script:
-    amount, unit, percent = runs.get("amount"), runs.get("unit"), int(uses.get("percent") or 0)
+    amount, unit, said = runs.get("amount"), runs.get("unit"), uses.get("percent")
+    percent = None if said is None else int(said)
     seconds = float(amount) * _UNITS[unit] if amount and unit else None
-    if percent > 100:
+    if percent is not None and percent > 100:
         raise _bad(text, f"a card cannot be used for {percent}% of the time")
     if seconds is not None and seconds > _LONGEST_SECONDS:
         raise _bad(text, "it runs for more than a year; write `runs for ever`")

@@ -37,7 +37,7 @@ class SimulatedDevices:
         dialects: Dialects,
         cards: NodeCards,
         devices: DeviceSource,
-        pods: Callable[[], list[Pod]],
+        pods: Callable[[], Sequence[Pod]],
         client: Client,
         clock: Clock,
     ) -> None:
@@ -94,6 +94,8 @@ class SimulatedDevices:
                     edits = self._edits[pod.metadata.uid][promised]
                     inside.environment |= edits.environment
                     inside.devices += [node.path for node in edits.device_nodes]
+        if (record := self._hand_over.store.of(pod.metadata.uid)) is not None:
+            inside.parts = record.holding.placement.containers.get(container, ())
         return inside
 
     async def _prepare(self, grant: Grant) -> None:
