@@ -14,7 +14,8 @@ from aliquot.config.keys import Setting
 from aliquot.config.server import SERVER
 from tests.unit.config import tables
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = (DOCS / "configuration.md").read_text()
 
 
 def test_the_guide_lists_every_key_as_it_is_declared() -> None:
@@ -26,10 +27,19 @@ def test_the_guide_lists_every_flag_of_the_agent_as_it_is_declared() -> None:
 
 
 def test_the_guide_lists_every_metric_as_it_is_declared() -> None:
-    told = {match[0]: match[1] for match in re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", GUIDE, re.MULTILINE)}
+    pages = GUIDE + (DOCS / "metrics.md").read_text()
+    told = {match[0]: match[1] for match in re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", pages, re.MULTILINE)}
     families = {family.name: family for family in metrics.REGISTRY.collect() if family.name.startswith("aliquot_")}
     declared = {_shown(name, family.type): family.documentation for name, family in families.items()}
-    assert told == declared | {metric.name: metric.help for metric in METRICS}
+    tables = {table.name: table.help for table in metrics.TABLES}
+    assert told == declared | tables | {metric.name: metric.help for metric in METRICS}
+
+
+def test_the_guide_names_the_labels_of_large_gauges() -> None:
+    page = (DOCS / "metrics.md").read_text()
+    for table in metrics.TABLES:
+        labels = ", ".join(f"`{label}`" for label in table.labels)
+        assert f"| `{table.name}` | gauge | {labels} |" in page
 
 
 def _shown(name: str, kind: str) -> str:
