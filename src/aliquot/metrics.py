@@ -3,10 +3,11 @@
 Code that does something counts it here. State, such as the role or the number of nodes, is read from the control plane
 when somebody asks for `/metrics`, so that no code has to keep it up to date.
 
-Name, kind and help are the documentation: a test compares the table in docs/configuration.md with this file.
+Name, kind and help are the documentation: a test compares the table in docs/metrics.md with this file.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,6 +17,7 @@ from prometheus_client import (
     Info,
     ProcessCollector,
     disable_created_metrics,
+    generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -117,16 +119,33 @@ REJECTED = Counter(
     ["cause"],
     registry=REGISTRY,
 )
-TLS_VALID = Gauge(
+
+
+class _OptionalGauge(Collector):
+    """A gauge without a series until it is set: a rule on it does not fire where it does not apply."""
+
+    def __init__(self, name: str, documentation: str) -> None:
+        self._family = GaugeMetricFamily(name, documentation)
+
+    def set(self, value: float) -> None:
+        self._family.samples = []
+        self._family.add_metric((), value)
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        return (self._family,)
+
+
+TLS_VALID = _OptionalGauge(
     "aliquot_tls_valid",
-    "1 while the certificate files are valid and not expired; otherwise the server keeps the last valid ones, if any.",
-    registry=REGISTRY,
+    "1 while the certificate files are valid and not expired; otherwise the server keeps the last valid ones, if any. "
+    "Absent without TLS.",
 )
-TLS_EXPIRES = Gauge(
+TLS_EXPIRES = _OptionalGauge(
     "aliquot_tls_expires_timestamp_seconds",
-    "Expiry of the server's certificate in seconds since 1970; 0 without TLS.",
-    registry=REGISTRY,
+    "Expiry of the server's certificate in seconds since 1970. Absent without TLS.",
 )
+REGISTRY.register(TLS_VALID)
+REGISTRY.register(TLS_EXPIRES)
 TLS_RELOADS = Counter(
     "aliquot_tls_reloads", "Changes of the certificate files, by outcome.", ["outcome"], registry=REGISTRY
 )
@@ -176,31 +195,41 @@ WAKES = Counter(
 REFUSED_PODS = Gauge("aliquot_refused_pods", "Pods that this server refused and that still wait.", registry=REGISTRY)
 
 
-class _Quotas(Collector):
-    """One object for all limits. A Gauge would keep an object for each, which costs seconds for thousands of limits."""
+@dataclass(slots=True)
+class GaugeTable:
+    """A gauge with thousands of series, written as a whole. The library's Gauge keeps an object for each, and takes
+    seconds to set and to write them."""
 
-    def __init__(self) -> None:
-        self.lines: Sequence[tuple[Sequence[str], float, int]] = ()
-        """(namespace, model, measure), the usage, and the limit."""
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    """In alphabetical order, as the library writes them."""
+    rows: Sequence[tuple[tuple[str, ...], float]] = field(default=())
+    """The values of the labels, and the gauge's."""
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        labels = ("namespace", "model", "measure")
-        used = GaugeMetricFamily(
-            "aliquot_quota_used",
-            "What a namespace uses of a model, in the unit of its quota: cards, MiB or % of cores.",
-            labels=labels,
-        )
-        limit = GaugeMetricFamily(
-            "aliquot_quota_limit", "What a namespace may use of a model, in the unit of its quota.", labels=labels
-        )
-        for values, usage, allowed in self.lines:
-            used.add_metric(values, usage)
-            limit.add_metric(values, allowed)
-        return used, limit
+    def text(self) -> str:
+        lines = [f"# HELP {self.name} {self.help}\n# TYPE {self.name} gauge\n"]
+        form = self.name + "{" + ",".join(f'{label}="%s"' for label in self.labels) + "} %r\n"
+        for values, value in self.rows:
+            lines.append(form % (*map(_escaped, values), float(value)))
+        return "".join(lines)
 
 
-QUOTAS = _Quotas()
-REGISTRY.register(QUOTAS)
+def _escaped(value: str) -> str:
+    if value.isidentifier():
+        return value
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+_QUOTA_LABELS = ("measure", "model", "namespace")
+QUOTA_USED = GaugeTable(
+    "aliquot_quota_used",
+    "What a namespace uses of a model, in the unit of its quota: cards, MiB or % of cores.",
+    _QUOTA_LABELS,
+)
+QUOTA_LIMIT = GaugeTable(
+    "aliquot_quota_limit", "What a namespace may use of a model, in the unit of its quota.", _QUOTA_LABELS
+)
 QUOTA_HIDDEN = Gauge(
     "aliquot_quota_hidden_limits",
     "Quota limits without metrics. The metrics cover 2,000 limits, of the namespaces that use most cards.",
@@ -223,3 +252,96 @@ AUDITS = Counter(
 DRIFT = Counter(
     "aliquot_audit_drift", "Differences that an audit found and repaired, by kind.", ["kind"], registry=REGISTRY
 )
+
+# -- who holds what, who uses what, who waits
+
+_MODEL, _NODE, _NAMESPACE = ("model",), ("node",), ("namespace",)
+_CARD, _POD = ("model", "node", "uuid"), ("namespace", "node", "pod")
+
+MODEL_CARDS = GaugeTable("aliquot_model_cards", "Cards of a model. A MIG instance is a card.", _MODEL)
+MODEL_ALLOCATED = GaugeTable(
+    "aliquot_model_allocated_cards",
+    "Cards of a model that pods hold. A part counts by its cores or its memory, whichever is more of the card.",
+    _MODEL,
+)
+MODEL_MEMORY = GaugeTable("aliquot_model_memory_bytes", "Memory of all cards of a model.", _MODEL)
+MODEL_ALLOCATED_MEMORY = GaugeTable(
+    "aliquot_model_allocated_memory_bytes", "Memory of a model's cards that pods hold.", _MODEL
+)
+MODEL_UNAVAILABLE = GaugeTable(
+    "aliquot_model_unavailable_cards", "Cards of a model that are unhealthy or cordoned.", _MODEL
+)
+MODEL_STRANDED = GaugeTable(
+    "aliquot_model_stranded_cards",
+    "Idle cards, and parts of cards, that no pod of the common shapes can use on their node.",
+    _MODEL,
+)
+FRAGMENTED = Gauge(
+    "aliquot_fragmented_cards",
+    "Idle cards that a pod of a common shape finds and cannot use, on average over the shapes (FGD's measure).",
+    registry=REGISTRY,
+)
+STARVED = Gauge(
+    "aliquot_starved_cards",
+    "Stranded cards whose node has too little CPU or memory left, and nothing else is missing.",
+    registry=REGISTRY,
+)
+NODE_CARDS = GaugeTable("aliquot_node_cards", "Cards of a node.", _NODE)
+NODE_ALLOCATED = GaugeTable("aliquot_node_allocated_cards", "Cards of a node that pods hold.", _NODE)
+NODE_MEMORY = GaugeTable("aliquot_node_memory_bytes", "Memory of all cards of a node.", _NODE)
+NODE_ALLOCATED_MEMORY = GaugeTable(
+    "aliquot_node_allocated_memory_bytes", "Memory of a node's cards that pods hold.", _NODE
+)
+NODE_SILENCE = GaugeTable(
+    "aliquot_node_agent_silence_seconds", "Seconds since a node's agent has renewed its Lease.", _NODE
+)
+CARD_ALLOCATED = GaugeTable("aliquot_card_allocated_ratio", "The part of a card that pods hold.", _CARD)
+CARD_ALLOCATED_MEMORY = GaugeTable("aliquot_card_allocated_memory_bytes", "Memory of a card that pods hold.", _CARD)
+CARD_MEMORY = GaugeTable("aliquot_card_memory_bytes", "Memory of a card.", _CARD)
+NAMESPACE_ALLOCATED = GaugeTable(
+    "aliquot_namespace_allocated_cards", "Cards of a model that a namespace's pods hold.", ("model", "namespace")
+)
+NAMESPACE_ALLOCATED_MEMORY = GaugeTable(
+    "aliquot_namespace_allocated_memory_bytes",
+    "Memory of a model's cards that a namespace's pods hold.",
+    ("model", "namespace"),
+)
+NAMESPACE_PODS = GaugeTable("aliquot_namespace_pods", "Pods of a namespace that hold cards.", _NAMESPACE)
+NAMESPACE_MEASURED = GaugeTable(
+    "aliquot_namespace_measured_cards",
+    "Cards that a namespace's pods hold, of pods whose use is known.",
+    _NAMESPACE,
+)
+NAMESPACE_USED = GaugeTable(
+    "aliquot_namespace_used_cards", "Cards that these pods keep busy: 1.5 is one and a half.", _NAMESPACE
+)
+NAMESPACE_USED_MEMORY = GaugeTable(
+    "aliquot_namespace_used_memory_bytes", "Memory of cards that these pods use.", _NAMESPACE
+)
+NAMESPACE_IDLE = GaugeTable(
+    "aliquot_namespace_idle_cards", "Cards that a namespace's pods hold and have not used for ten minutes.", _NAMESPACE
+)
+POD_ALLOCATED = GaugeTable("aliquot_pod_allocated_cards", "Cards that a pod holds.", _POD)
+POD_ALLOCATED_MEMORY = GaugeTable("aliquot_pod_allocated_memory_bytes", "Memory of cards that a pod holds.", _POD)
+POD_USED = GaugeTable("aliquot_pod_used_cards", "Cards that a pod keeps busy, if that is known.", _POD)
+POD_USED_MEMORY = GaugeTable("aliquot_pod_used_memory_bytes", "Memory of cards that a pod uses, if known.", _POD)
+POD_IDLE = GaugeTable("aliquot_pod_idle_seconds", "For how long a pod has not used its cards; 0 while it does.", _POD)
+HIDDEN = GaugeTable(
+    "aliquot_hidden", "Nodes, cards, pods and namespaces without series of their own, beyond the limits.", ("what",)
+)
+WAITING = GaugeTable(
+    "aliquot_waiting_pods",
+    "Pods that ask for GPUs and wait, by reason: why this server refused the pod on its most promising nodes, or "
+    "not_asked, new, gated, other_scheduler, bad_demand. Only the leader knows.",
+    ("reason",),
+)
+OLDEST_WAIT = GaugeTable(
+    "aliquot_longest_wait_seconds", "Age of the oldest pod that waits, by reason. Only the leader knows.", ("reason",)
+)
+
+TABLES = tuple(each for each in list(globals().values()) if isinstance(each, GaugeTable))
+
+
+def text() -> bytes:
+    """All metrics in Prometheus' text format."""
+    return generate_latest(REGISTRY) + "".join(table.text() for table in TABLES).encode()

@@ -8,6 +8,7 @@ from aliquot.config.keys import Key, Section
 from aliquot.config.sections.common import KubernetesSection, LogSection, Prefixes
 from aliquot.config.sections.endpoints import CallersSection, EndpointsSection, VolcanoSection
 from aliquot.config.sections.listen import ListenSection
+from aliquot.config.sections.metrics import HistorySection, MetricsSection
 from aliquot.config.sections.placement import (
     AuditSection,
     CommitSection,
@@ -61,6 +62,8 @@ class ServerConfig(Section, frozen=True):
     commit: CommitSection = CommitSection()
     audit: AuditSection = AuditSection()
     late: LateSection = LateSection()
+    metrics: MetricsSection = MetricsSection()
+    history: HistorySection = HistorySection()
     decision_log: DecisionLogSection = DecisionLogSection()
 
     @property

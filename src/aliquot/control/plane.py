@@ -35,7 +35,7 @@ from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 _SETTLE_SECONDS = 1.0
-_BY_NODE = "node"
+_BY_NODE, _UNBOUND = "node", "unbound"
 
 
 class ControlPlane:
@@ -64,8 +64,8 @@ class ControlPlane:
         self.reservations = Reservations(self.cluster, self.leadership, self.clock, commit)
         self.pod_events = PodEvents(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
-        on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}
-        self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=on_nodes, clock=self.clock)
+        indexes = {_BY_NODE: lambda pod: pod.spec.node_name, _UNBOUND: _unbound}
+        self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=indexes, clock=self.clock)
         self.late = LatePlacer(
             client,
             self.cluster,
@@ -167,6 +167,10 @@ class ControlPlane:
     def pods_on(self, node: str) -> list[Pod]:
         return self.pods.having(_BY_NODE, node)
 
+    def unbound_pods(self) -> list[Pod]:
+        """Pods that are not bound, held back by gates or not."""
+        return self.pods.having(_UNBOUND, _UNBOUND)
+
     async def _refresh(self) -> None:
         """Refresh nodes first: reading a pod's placement needs the cards of its node."""
         await self.nodes.refresh()
@@ -208,6 +212,7 @@ class ControlPlane:
         if new is None:
             assert old is not None, "an informer event has an old or a new object"
             self.cluster.apply(PodForgotten(old.metadata.uid))
+            self.heartbeats.history.forget_pod(old.metadata.uid)
             self.requeuer.forget(old.metadata.uid)
             self._forget_decisions(old.metadata.uid)
             self.cluster.searches.forget(old.metadata.uid)
@@ -222,3 +227,8 @@ class ControlPlane:
         """Drop the remembered answers of endpoints about a waiting pod."""
         self.preemptions.forget(uid)
         self.passes.forget(uid)
+
+
+def _unbound(pod: Pod) -> str:
+    """Its word in the index."""
+    return "" if pod.spec.node_name or pod.metadata.deletion_timestamp or pod.ended else _UNBOUND

@@ -1,14 +1,16 @@
 """/metrics: counters, and the current state of the control plane."""
 
+import asyncio
 from collections.abc import Mapping
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Histogram
 
 import aliquot
 from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.control import ControlPlane, Role
 from aliquot.endpoints import asgi
+from aliquot.endpoints.gathering import gather
 from aliquot.model.bounds import MAX_SHOWN_LIMITS
 
 
@@ -16,10 +18,14 @@ def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
     metrics.BUILD.info({"version": aliquot.__version__})
 
     async def show(_: asgi.Call) -> asgi.Response:
-        read(plane)
-        return asgi.Response(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+        await read(plane)
+        return shown()
 
     return {("GET", "/metrics"): show}
+
+
+def shown() -> asgi.Response:
+    return asgi.Response(metrics.text(), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
 
 
 def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
@@ -41,8 +47,14 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
     return answer
 
 
-def read(plane: ControlPlane) -> None:
-    """Set the gauges to the current state."""
+async def read(plane: ControlPlane) -> None:
+    """Set the gauges to the current state. Other work of the loop goes on meanwhile."""
+    _read_server(plane)
+    for _ in gather(plane):
+        await asyncio.sleep(0)
+
+
+def _read_server(plane: ControlPlane) -> None:
     role = plane.leadership.role
     for each in Role:
         metrics.ROLE.labels(each.value).set(each is role)
@@ -58,8 +70,10 @@ def read(plane: ControlPlane) -> None:
 
 
 def _read_quotas(plane: ControlPlane) -> None:
-    metrics.QUOTAS.lines = [
-        ((namespace, line.model, line.measure.value), float(line.used), line.limit)
+    lines = [
+        ((line.measure.value, line.model, namespace), float(line.used), line.limit)
         for namespace, line in plane.cluster.quota_lines(MAX_SHOWN_LIMITS)
     ]
-    metrics.QUOTA_HIDDEN.set(plane.cluster.quotas.limits - len(metrics.QUOTAS.lines))
+    metrics.QUOTA_USED.rows = [(labels, used) for labels, used, _ in lines]
+    metrics.QUOTA_LIMIT.rows = [(labels, limit) for labels, _, limit in lines]
+    metrics.QUOTA_HIDDEN.set(plane.cluster.quotas.limits - len(lines))

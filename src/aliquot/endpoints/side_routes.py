@@ -5,17 +5,14 @@ has not turned for long is dead.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-
-from aliquot import metrics
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
 from aliquot.endpoints.health import readiness
-from aliquot.endpoints.metrics import read
+from aliquot.endpoints.metrics import read, shown
 from aliquot.side_loop import OtherLoop
 
 _ANSWER_SECONDS = 0.5
@@ -29,11 +26,12 @@ _Value = TypeVar("_Value")
 class LastAnswer(Generic[_Value]):
     """The current or last answer of another loop. `ask` runs there."""
 
-    def __init__(self, there: OtherLoop, ask: Callable[[], _Value], first: _Value) -> None:
+    def __init__(self, there: OtherLoop, ask: Callable[[], Awaitable[_Value]], first: _Value) -> None:
         self._there = there
         self._ask = ask
         self._last = first
         self._asking: asyncio.Future[None] | None = None
+        self._work: asyncio.Task[None] | None = None
 
     async def get(self) -> _Value:
         if self._asking is None or self._asking.done():
@@ -45,14 +43,17 @@ class LastAnswer(Generic[_Value]):
         here = asyncio.get_running_loop()
         answered: asyncio.Future[None] = here.create_future()
 
-        def answer() -> None:
+        async def answer() -> None:
             try:
-                self._last = self._ask()
+                self._last = await self._ask()
             finally:
                 with suppress(RuntimeError):  # the asking loop has ended
                     here.call_soon_threadsafe(answered.set_result, None)
 
-        self._there.call_soon(answer)
+        def begin() -> None:
+            self._work = asyncio.get_running_loop().create_task(answer())
+
+        self._there.call_soon(begin)
         return answered
 
 
@@ -60,7 +61,11 @@ def routes(
     plane: ControlPlane, there: OtherLoop, notes: Callable[[], list[str]] = list
 ) -> Mapping[tuple[str, str], asgi.Handler]:
     """Routes for a listener on another loop than the plane's, which is `there`."""
-    ready = LastAnswer(there, lambda: readiness(plane, notes), asgi.text("the decision loop has not answered yet", 503))
+
+    async def current() -> asgi.Response:
+        return readiness(plane, notes)
+
+    ready = LastAnswer(there, current, asgi.text("the decision loop has not answered yet", 503))
     counted = LastAnswer(there, lambda: read(plane), None)
 
     async def healthz(_: asgi.Call) -> asgi.Response:
@@ -68,12 +73,12 @@ def routes(
         return asgi.text("ok") if silence < _DEAD_SECONDS else asgi.text(_silent(silence), 500)
 
     async def readyz(_: asgi.Call) -> asgi.Response:
-        current, silence = await ready.get(), plane.pulse.silence()
-        return current if silence < _STUCK_SECONDS else asgi.text(_silent(silence), 503)
+        answer, silence = await ready.get(), plane.pulse.silence()
+        return answer if silence < _STUCK_SECONDS else asgi.text(_silent(silence), 503)
 
     async def show(_: asgi.Call) -> asgi.Response:
         await counted.get()
-        return asgi.Response(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+        return shown()
 
     handlers: dict[str, asgi.Handler] = {
         "/healthz": asgi.OpenHandler(healthz),

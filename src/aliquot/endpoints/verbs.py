@@ -35,7 +35,7 @@ class FilterResult:
     passed: Sequence[str]
     refused: Mapping[str, str] = field(default_factory=dict)
     """Why, in words that stay the same as long as the result does."""
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    reasons: Grouped[Reason] = field(default_factory=Grouped)
     """The engine's reason, if there is one."""
     dialect: Dialect | None = None
     """None for a pod that requests no GPU, or has an unreadable request."""
@@ -47,6 +47,15 @@ class FilterResult:
     @property
     def outcome(self) -> str:
         return "fits" if self.passed else "fits nowhere"
+
+    @property
+    def main_reason(self) -> str:
+        """The most common reason on nodes that may take the pod later, if there are such nodes; else of all nodes."""
+        groups = [(not reason.is_hopeless, len(nodes), reason) for nodes, reason in self.reasons.groups]
+        if not groups:
+            return "refused"
+        _, _, reason = max(groups, key=lambda group: group[:2])
+        return reason.name.lower()
 
 
 class Verbs:
@@ -118,7 +127,7 @@ class Verbs:
         if result.dialect is None or match is CacheMatch.FOREIGN:
             return
         if not result.passed:
-            self._remember_refused(pod, match)
+            self._remember_refused(pod, match, result)
         elif match is not CacheMatch.CHANGED:
             self._plane.requeuer.passed(pod)
 
@@ -133,10 +142,10 @@ class Verbs:
         namespace = self._namespace_of_known(pod, match)
         self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
 
-    def _remember_refused(self, pod: Pod, match: CacheMatch) -> None:
+    def _remember_refused(self, pod: Pod, match: CacheMatch, result: FilterResult) -> None:
         known = self._plane.pod_by_uid(pod.metadata.uid)
         if known is not None and match is CacheMatch.SAME:
-            self._plane.requeuer.refused(known)
+            self._plane.requeuer.refused(known, result.main_reason)
         else:
             self._plane.requeuer.refused_early(pod.metadata.uid)
 

@@ -83,6 +83,8 @@ LARGEST_HEAD = 64 * KIB
 """Bytes of the first line and headers of a call, and of an answer of the API server."""
 LONGEST_PROFILE = 300.0
 """Seconds."""
+MAX_SHOWN_NAMESPACES = 1000
+"""Namespaces in /metrics, those that hold most cards."""
 MAX_SHOWN_LIMITS = 2000
 """Limits of quotas in /metrics. More would be too many for Prometheus, and would delay decisions during a scrape."""
 
@@ -134,6 +136,9 @@ LARGEST_RUNTIME_CONFIG = 64 * KIB
 
 MAX_SEARCHING_PODS, MAX_SEARCHING_NAMESPACES = 10_000, 1_000
 """Beyond this, the one that searched longest ago is forgotten."""
+MAX_HISTORIES = 100_000
+"""Cards, and as many pods, whose load of the last hour is kept, in 720 bytes each. Beyond this, new ones have no
+history."""
 MAX_SHAPES = 512
 """Shapes of pods that are counted for policies. Beyond this, the rarest is forgotten."""
 MAX_COUNTED_PODS = 20_000

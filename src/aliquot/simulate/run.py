@@ -8,14 +8,14 @@ from time import perf_counter
 import numpy as np
 
 from aliquot.engine import Bools, Fleet, PolicySettings, ShapeCounts, judge
+from aliquot.engine.gauges import Expected, Gauge, gauge
 from aliquot.engine.workload import WHOLE
 from aliquot.model import Charge, Host, charges
 from aliquot.simulate.demand import Demands, taken_of
-from aliquot.simulate.gauges import Expected, Gauge, gauge
 from aliquot.simulate.policy_names import PolicyPair
 from aliquot.simulate.results import Measures, ModelResult, Point, RunResult
 from aliquot.simulate.scenario import Order, SimulatedNode, SimulatedPod, World
-from aliquot.simulate.workload import known_workload
+from aliquot.simulate.workload import expected, known_workload
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def run(
     began = perf_counter()
     cluster, counts, demands = SimulatedCluster(world.nodes, order.ranks), ShapeCounts(), Demands(world.nodes)
     settings = PolicySettings(workload=known_workload(world.pods)) if know_workload else PolicySettings(seen=counts)
-    record = _Record(cluster, world.capacity, Expected.of(world.pods))
+    record = _Record(cluster, world.capacity, expected(world.pods))
     leaving: list[tuple[float, int]] = []
     for number, arrival in enumerate(order.arrivals):
         while leaving and leaving[0][0] <= arrival.at:

@@ -92,7 +92,7 @@ async def test_an_originals_account_is_enough_to_place_pods(started: ControlPlan
             "This server runs alone, without Lease and epoch; run one replica, with strategy Recreate",
             id="alone",
         ),
-        pytest.param(ORIGINAL, "the server cannot notice silent agents: leases", id="no agents"),
+        pytest.param(ORIGINAL, "the server cannot notice silent agents, and knows no load: leases", id="no agents"),
         pytest.param(ORIGINAL + REPLICAS[:1], "may not create configmaps in namespace aliquot-system", id="no epoch"),
         pytest.param(
             NO_HELPING + REPLICAS, "may not patch pods: pods that another scheduler bound", id="no late patch"

@@ -16,6 +16,7 @@ from tests.unit.config import tables
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "configuration.md").read_text()
+SERVERS_METRICS, _, AGENTS_METRICS = (DOCS / "metrics.md").read_text().partition("## The agent's metrics")
 
 
 def test_the_guide_lists_every_key_as_it_is_declared() -> None:
@@ -27,15 +28,25 @@ def test_the_guide_lists_every_flag_of_the_agent_as_it_is_declared() -> None:
 
 
 def test_the_guide_lists_every_metric_as_it_is_declared() -> None:
-    told = {match[0]: match[1] for match in re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", GUIDE, re.MULTILINE)}
+    rows = re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", SERVERS_METRICS, re.MULTILINE)
+    told = {match[0]: match[1] for match in rows}
     families = {family.name: family for family in metrics.REGISTRY.collect() if family.name.startswith("aliquot_")}
     declared = {_shown(name, family.type): family.documentation for name, family in families.items()}
-    assert told == declared
+    tables = {table.name: table.help for table in metrics.TABLES}
+    assert told == declared | tables
+
+
+def test_the_guide_names_the_labels_of_large_gauges() -> None:
+    for table in metrics.TABLES:
+        labels = ", ".join(f"`{label}`" for label in table.labels)
+        assert f"| `{table.name}` | gauge | {labels} |" in SERVERS_METRICS
 
 
 def test_the_page_lists_every_metric_of_the_agent_as_it_is_declared() -> None:
-    page = (DOCS / "metrics.md").read_text().partition("## The agent's metrics")[2].partition("\n## ")[0]
-    told = {match[0]: match[1:] for match in re.findall(r"^\| `(aliquot_\w+)` \| (\w+) \| .* \| (.+) \|$", page, re.M)}
+    told = {
+        match[0]: match[1:]
+        for match in re.findall(r"^\| `(aliquot_\w+)` \| (\w+) \| .* \| (.+) \|$", AGENTS_METRICS, re.MULTILINE)
+    }
     assert told == {metric.name: (metric.kind, metric.help) for metric in METRICS}
 
 

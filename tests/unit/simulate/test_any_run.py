@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from aliquot.engine import Ints, PolicySettings, ShapeCounts
 from aliquot.engine.block import Block
+from aliquot.engine.gauges import gauge
 from aliquot.engine.workload import PodShape, Workload
-from aliquot.simulate.gauges import Expected, gauge
 from aliquot.simulate.policy_names import PolicyPair, parsed_policy
 from aliquot.simulate.run import SimulatedCluster, run
 from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod, World
+from aliquot.simulate.workload import expected as expected_pods
 from aliquot.simulate.workload import known_workload
 from tests.unit.simulate.worlds import node, pod
 
@@ -115,7 +116,7 @@ def test_the_measures_are_what_their_definitions_say(nodes: list[SimulatedNode],
         with_more = {place for shape in expected for place in _of_use(cluster, name, replace(shape, cpu=0, memory=0))}
         stranded += sum(left for place, left in enumerate(idle) if place not in used)
         starved += sum(left for place, left in enumerate(idle) if place in with_more - used)
-    measured = gauge(cluster.fleet, Expected.of(pods))
+    measured = gauge(cluster.fleet, expected_pods(pods))
     assert measured.fragments == pytest.approx(fragments)
     assert (measured.stranded, measured.starved) == (stranded, starved)
 

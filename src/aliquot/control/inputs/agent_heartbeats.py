@@ -7,6 +7,7 @@ from typing import NoReturn
 import structlog
 
 from aliquot.clock import Clock
+from aliquot.control.inputs.load_history import LoadHistory
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, TimePassed
 from aliquot.errors import BadRecord
@@ -15,7 +16,6 @@ from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import Lease
 from aliquot.model.load import LOAD, NodeLoad, read_load
 from aliquot.model.records import NODE_LEASES
-from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 
@@ -49,8 +49,8 @@ class AgentHeartbeats:
         self._unread: dict[str, str] = {}
         self.samples: dict[str, Sample] = {}
         """The last sample of each node."""
-        self.sampled: Signal[Sample] = Signal()
-        self.leases: Informer[Lease] = Informer(client, LEASES, self._on_lease, namespace=NODE_LEASES, clock=clock)
+        self.history = LoadHistory()
+        self.leases: Informer[Lease] = Informer(client, LEASES, self.see, namespace=NODE_LEASES, clock=clock)
 
     async def run(self) -> None:
         """Returns, with a note, if we may not list them."""
@@ -77,6 +77,10 @@ class AgentHeartbeats:
         moved_at = self._moved_at.get(f"{NODE_LEASES}/{node}")
         return None if moved_at is None else self._clock.monotonic() - moved_at
 
+    def has_fresh_load(self, node: str) -> bool:
+        sample = self.samples.get(node)
+        return sample is not None and self._clock.monotonic() - sample.at <= _LONGEST_SECONDS
+
     def notes(self) -> list[str]:
         told = [
             *_named("the agents of these nodes are silent", self.silent()),
@@ -91,7 +95,8 @@ class AgentHeartbeats:
             if self.samples:
                 self.cluster.apply(TimePassed(self._clock.monotonic()))
 
-    def _on_lease(self, old: Lease | None, new: Lease | None) -> None:
+    def see(self, old: Lease | None, new: Lease | None) -> None:
+        """A Lease has changed, come or gone."""
         if new is None:
             assert old is not None, "an informer event has an old or a new object"
             self._forget(old)
@@ -134,11 +139,13 @@ class AgentHeartbeats:
         self.samples[sample.node] = sample
         busy = {uuid: card.cores for uuid, card in sample.load.cards.items() if card.cores is not None}
         self.cluster.apply(Loaded(sample.node, sample.at, busy, frozenset(sample.load.pods)))
-        self.sampled.emit(sample)
+        entries = self.cluster.ledger.entries(sample.node)
+        self.history.take(sample.node, self._clock.wall_ns() / 1e9, sample.load, entries)
 
     def _lose_load(self, node: str) -> None:
         if self.samples.pop(node, None) is not None:
             self.cluster.apply(Loaded(node))
+            self.history.forget_node(node)
 
 
 def _seconds(lease: Lease) -> int:

@@ -21,6 +21,8 @@ class WaitingPod:
     pod: Pod
     knows: int
     asked_at: float
+    reason: str = "refused"
+    """Why it was refused on the nodes that are the most promising."""
     looked: tuple[int, int, bool] | None = None
     """The state of the last failed attempt; another attempt fails while it is unchanged."""
     tries: int = 0
@@ -60,6 +62,9 @@ class WaitingPods:
     @property
     def uids(self) -> Collection[str]:
         return self._by_uid.uids
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._by_uid.get(uid)
 
     def put(self, refused: WaitingPod) -> None:
         """Add a pod as the newest."""

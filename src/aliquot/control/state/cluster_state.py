@@ -74,6 +74,7 @@ from aliquot.engine import (
     uses_load,
     within,
 )
+from aliquot.engine.workload import Workload
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
@@ -343,6 +344,11 @@ class ClusterState:
         for load in self._unrecorded.values():
             recorder.record(load)
         self._unrecorded.clear()
+
+    @property
+    def expected(self) -> Workload:
+        """The pods to expect, like those that came."""
+        return self._settings.expected
 
     @property
     def _settings(self) -> PolicySettings:

@@ -1,18 +1,17 @@
 """What a cluster looks like at one moment: how much is allocated, how much of the rest is of use to expected pods."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aliquot.engine import Bools, Fleet, Ints
+from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.block import Block
+from aliquot.engine.fleet import Fleet
 from aliquot.engine.policies.fgd import common
 from aliquot.engine.policies.measures import idle_share
-from aliquot.engine.workload import WHOLE, CardModel, PodShape
+from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 from aliquot.model import CORES, Memory, Part
-from aliquot.simulate.scenario import SimulatedPod
-from aliquot.simulate.workload import known_workload
 
 _BOTH = (Part(cores=CORES, memory=Memory(1)),)
 """A card is idle as far as both its memory and its cores are."""
@@ -52,12 +51,13 @@ class Expected:
     needs: Sequence[PodShape]
 
     @classmethod
-    def of(cls, pods: Sequence[SimulatedPod]) -> "Expected":
-        """Only common shapes count."""
-        shapes = common(known_workload(pods)).shapes
-        asked = common(known_workload(pods, memory=True)).shapes
+    def of(cls, workload: Workload, with_memory: Workload | None = None) -> "Expected":
+        """Only common shapes count. `with_memory` has the memory of nodes too, if `workload` has not."""
+        asked = common(with_memory or workload).shapes
         needs = dict.fromkeys(replace(shape, weight=1) for shape in asked if shape.cards)
-        return cls(shapes, [need for need in needs if not any(_is_more(need, other) for other in needs)])
+        return cls(
+            common(workload).shapes, [need for need in needs if not any(_is_more(need, other) for other in needs)]
+        )
 
 
 def _is_more(need: PodShape, other: PodShape) -> bool:
@@ -67,7 +67,22 @@ def _is_more(need: PodShape, other: PodShape) -> bool:
 
 
 def gauge(fleet: Fleet, expected: Expected) -> Gauge:
-    parts = [_of_block(block, expected) for block in fleet.blocks]
+    steps = gauging(fleet, expected)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            measured: Gauge = done.value
+            return measured
+
+
+def gauging(fleet: Fleet, expected: Expected) -> Generator[None, None, Gauge]:
+    """The same in steps of a few milliseconds, for those who have other work. If the Fleet changes meanwhile, so does
+    what is measured."""
+    parts: list[Gauge] = []
+    for block in fleet.blocks:
+        part = yield from _of_block(block, expected)
+        parts += (part,)
     return Gauge(
         sum(part.idle for part in parts),
         sum(part.fragments for part in parts),
@@ -77,7 +92,7 @@ def gauge(fleet: Fleet, expected: Expected) -> Gauge:
     )
 
 
-def _of_block(block: Block, expected: Expected) -> Gauge:
+def _of_block(block: Block, expected: Expected) -> Generator[None, None, Gauge]:
     idle = idle_share(block, block.free_mib, block.free_cores, _BOTH)
     total, weight = int(idle.sum()), sum(shape.weight for shape in expected.shapes)
     cards = [CardModel(kind.gpu.model, kind.gpu.mib) for kind in block.types]
@@ -86,11 +101,13 @@ def _of_block(block: Block, expected: Expected) -> Gauge:
         if shape.cards:
             runs = _takes(block, idle, cards, shape)
             usable += shape.weight * int(idle[runs & (block.host_cpu >= shape.cpu)].sum())
+        yield
     of_use, with_more = np.zeros(idle.shape, np.bool_), np.zeros(idle.shape, np.bool_)
     for shape in expected.needs:
         runs = _takes(block, idle, cards, shape)
         with_more |= runs
         of_use |= runs & (block.host_cpu >= shape.cpu) & (block.host_memory >= shape.memory)
+        yield
     stranded = np.where(of_use, 0, idle)
     return Gauge(
         total,

@@ -1,0 +1,1 @@
+"""A control plane with a large cluster whose agents report load."""
