@@ -40,7 +40,7 @@ class DoctorReport(Report, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Facts:
-    """What was read besides the view. None: the caller may not read it."""
+    """What was read besides the view. None: it is unknown, because of what `unread` says."""
 
     server_lease: Lease | None = None
     may_read_server_lease: bool = True
@@ -48,17 +48,23 @@ class Facts:
     policies: Sequence[PolicyBinding] | None = ()
     withheld: Sequence[str] | None = ()
     """Rights that the server's account lacks, with the rule to add."""
+    unread: str = "you may not read"
 
     @classmethod
     def unknown(cls) -> "Facts":
         """Of an archive."""
-        return cls(None, may_read_server_lease=False, schedulers=None, policies=None, withheld=None)
+        unread = "the archive does not have"
+        return cls(None, may_read_server_lease=False, schedulers=None, policies=None, withheld=None, unread=unread)
 
 
 def examine(view: ClusterView, facts: Facts) -> DoctorReport:
     """Errors first; a check without a finding is ok."""
     found: list[Finding] = []
     for check, look in _CHECKS.items():
+        if unread := [kind for kind in _NEEDS.get(check, ()) if view.lacks(kind)]:
+            text = f"{facts.unread} {' and '.join(unread)}"
+            found.append(Finding(level=UNKNOWN, check=check, text=text, remedy="the notes name the rights"))
+            continue
         own = [Finding(level=level, check=check, text=text, remedy=remedy) for level, text, remedy in look(view, facts)]
         found += own or [Finding(level=OK, check=check, text=_FINE[check])]
     order = (ERROR, WARNING, UNKNOWN, OK)
@@ -73,7 +79,7 @@ def _server(view: ClusterView, facts: Facts) -> _Found:
     start = "kubectl -n aliquot-system get pods, and the server's log; kubectl apply -f deploy/aliquot.yaml first"
     lease = facts.server_lease
     if not facts.may_read_server_lease:
-        yield UNKNOWN, f"you may not read the Lease {_SERVER_LEASE}", "ask for get on leases in aliquot-system"
+        yield UNKNOWN, f"{facts.unread} the Lease {_SERVER_LEASE}", "ask for get on leases in aliquot-system"
         return
     if lease is None or not lease.spec.holder_identity:
         yield ERROR, f"no server holds the Lease {_SERVER_LEASE}: no pod gets cards", start
@@ -91,7 +97,11 @@ def _scheduler(view: ClusterView, facts: Facts) -> _Found:
         what = f"bound without a placement: {_named(pods)}"
         yield ERROR, f"{what}; their scheduler does not ask Aliquot", f"{wire}; then delete these pods"
     if facts.schedulers is None:
-        yield UNKNOWN, "you may not read ConfigMaps in kube-system", "check by hand whether the scheduler asks Aliquot"
+        yield (
+            UNKNOWN,
+            f"{facts.unread} the ConfigMaps in kube-system",
+            "check by hand whether it asks Aliquot",
+        )
         return
     for config in facts.schedulers:
         yield from ((level, f"{config.where}: {text}", remedy) for level, text, remedy in config.findings)
@@ -119,11 +129,8 @@ def _two_schedulers(view: ClusterView, _: Facts) -> _Found:
 
 def _rights(_: ClusterView, facts: Facts) -> _Found:
     if facts.withheld is None:
-        yield (
-            UNKNOWN,
-            "you may not ask for the rights of the server's account",
-            "ask for create on subjectaccessreviews",
-        )
+        text = f"{facts.unread} the rights of the server's account"
+        yield UNKNOWN, text, "ask for create on subjectaccessreviews"
         return
     for right in facts.withheld:
         yield ERROR, f"the server's account {right}", "kubectl apply -f deploy/aliquot.yaml"
@@ -216,7 +223,7 @@ def _quotas(view: ClusterView, _: Facts) -> _Found:
 def _policies(_: ClusterView, facts: Facts) -> _Found:
     install = "aliquot policies | kubectl apply -f -"
     if facts.policies is None:
-        yield UNKNOWN, "you may not list validatingadmissionpolicybindings", "ask for list on them"
+        yield UNKNOWN, f"{facts.unread} the validatingadmissionpolicybindings", "ask for list on them"
         return
     actions: Mapping[str, Sequence[str]] = {
         policy.metadata.name: policy.spec.validation_actions or () for policy in facts.policies
@@ -262,6 +269,17 @@ _CHECKS: Mapping[str, Callable[[ClusterView, Facts], _Found]] = {
     "quotas": _quotas,
     "policies": _policies,
 }
+_NEEDS: Mapping[str, Sequence[str]] = {
+    "scheduler": ("nodes",),
+    "two schedulers": ("events",),
+    "agents": ("nodes", "leases"),
+    "node preparation": ("nodes", "events"),
+    "two plugins": ("nodes", "events"),
+    "units": ("nodes",),
+    "cards": ("nodes", "pods"),
+    "quotas": ("configmaps",),
+}
+"""The kinds of objects without which a check says nothing."""
 _FINE = {
     "server": "a server leads",
     "scheduler": "the schedulers ask Aliquot",

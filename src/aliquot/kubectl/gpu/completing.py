@@ -25,7 +25,7 @@ def complete(words: Sequence[str]) -> tuple[list[str], str]:
     options = {text: action for action in parser._actions for text in action.option_strings}
     action = options.get(before[-1]) if before else None
     if action is not None and action.nargs != 0:
-        return _values(action, last, before)
+        return _values(action, last, before[:-1])
     if last.startswith("-"):
         return _starting(last, options), _NO_FILES
     if not name:
@@ -70,8 +70,7 @@ def _names(kind: str, before: Sequence[str]) -> Iterable[str]:
     from aliquot.reports.nodes import nodes_report
     from aliquot.reports.pods import pods_report
 
-    is_open = bool(before) and before[-1].startswith("-")  # its value is what is being completed
-    options, _ = common_options().parse_known_args(before[:-1] if is_open else before)
+    options, _ = common_options().parse_known_args(before)
     try:
         session = Session(options)
         view = session.view()
