@@ -66,6 +66,7 @@ class Event(Object, frozen=True):
     message: str = ""
     source: EventSource = EventSource()
     reporting_component: str = ""
+    reporting_instance: str = ""
     count: int | None = None
     first_timestamp: str | None = None
     last_timestamp: str | None = None
@@ -74,6 +75,16 @@ class Event(Object, frozen=True):
     @property
     def last_seen(self) -> str:
         return self.last_timestamp or self.event_time or self.first_timestamp or ""
+
+
+class PolicyBindingSpec(msgspec.Struct, rename="camel", frozen=True):
+    validation_actions: list[str] | None = None
+
+
+class PolicyBinding(Object, frozen=True):
+    """A ValidatingAdmissionPolicyBinding."""
+
+    spec: PolicyBindingSpec = PolicyBindingSpec()
 
 
 ObjectT = TypeVar("ObjectT", bound=Object)
@@ -106,4 +117,7 @@ CONFIG_MAPS = ApiResource("api/v1", "configmaps", ConfigMap, namespaced=True)
 NAMESPACES = ApiResource("api/v1", "namespaces", Object, namespaced=False)
 EVENTS = ApiResource("api/v1", "events", Event, namespaced=True)
 LEASES = ApiResource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)
+POLICY_BINDINGS = ApiResource(
+    "apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", PolicyBinding, namespaced=False
+)
 POD_DISRUPTION_BUDGETS = ApiResource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget, namespaced=True)

@@ -12,6 +12,8 @@ from aliquot.model import Node, Pod
 class Missing(msgspec.Struct, rename="camel", frozen=True):
     """A right that the reader does not have."""
 
+    resource: str
+    """Such as `nodes`."""
     what: str
     """What it would show."""
     rule: str

@@ -9,7 +9,7 @@ from typing import TypeVar
 from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Forbidden, NotFound
-from aliquot.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ApiResource, ConfigMap, ObjectT
+from aliquot.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ApiResource, ConfigMap, Event, ObjectT
 from aliquot.kube.reviews import Action
 from aliquot.kube.rights import Right
 from aliquot.model import Pod
@@ -69,7 +69,7 @@ class _Reader:
         try:
             return (await self.client.list(resource, namespace=right.action.namespace, selector=selector)).items
         except Forbidden:
-            self.missing.append(Missing(right.without, right.rule()))
+            self.missing.append(Missing(right.action.resource, right.without, right.rule()))
             return None
         except NotFound:
             return []
@@ -96,7 +96,7 @@ async def read_objects(
         wanted(Optional.LEASES, lambda: reader.all(LEASES, READ_LEASES), None),
         wanted(Optional.QUOTAS, lambda: _quotas(reader, quotas), None),
         wanted(Optional.MARKS, lambda: _marks(reader), None),
-        wanted(Optional.EVENTS, lambda: reader.all(EVENTS, read_events(namespace)), None),
+        wanted(Optional.EVENTS, lambda: _events(reader), None),
     )
     return ClusterObjects(now, nodes or [], pods, leases or [], text, marks or {}, events or [], only, reader.missing)
 
@@ -111,6 +111,12 @@ async def _pods(reader: _Reader) -> tuple[list[Pod], str]:
     if pods is not None:
         return pods, ""
     return (await reader.client.list(PODS, namespace=reader.namespace)).items, reader.namespace
+
+
+async def _events(reader: _Reader) -> list[Event] | None:
+    """Of all namespaces if the caller may, else of one."""
+    events = await reader.all(EVENTS, read_events(""))
+    return events if events is not None else await reader.all(EVENTS, read_events(reader.namespace))
 
 
 async def _quotas(reader: _Reader, place: QuotaPlace) -> str | None:

@@ -39,6 +39,10 @@ class ClusterView:
     """The one namespace whose pods are known; empty if all pods are."""
     missing: Sequence[Missing] = ()
 
+    def lacks(self, resource: str) -> bool:
+        """Whether the reader may not read objects of a kind, such as `nodes`."""
+        return any(right.resource == resource for right in self.missing)
+
 
 def view_of(objects: ClusterObjects, dialects: Dialects | None = None) -> ClusterView:
     cluster = ClusterState(dialects)

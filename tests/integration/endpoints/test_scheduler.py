@@ -159,8 +159,9 @@ async def test_a_pod_that_is_claimed_and_not_yet_bound_takes_its_cpu(room: Room)
     demand = cluster.demand_of(first)
     assert demand is not None
     cluster.apply(Claimed(demand.request, cluster.fit(demand, "n1")))
-    assert NodeChooser(room.plane).choose(second).why == "0/1 nodes are available: 1 Insufficient cpu"
-    assert NodeChooser(room.plane).choose(first).node == "n1"
+    chooser = NodeChooser(room.plane.cluster, room.plane.nodes.all, room.plane.pods_on)
+    assert chooser.choose(second).why == "0/1 nodes are available: 1 Insufficient cpu"
+    assert chooser.choose(first).node == "n1"
 
 
 async def test_events_on_the_pod_report_what_happened(room: Room, scheduler: Scheduler) -> None:

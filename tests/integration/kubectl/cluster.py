@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aliquot.clock import rfc3339
-from aliquot.kube.resources import Lease, LeaseSpec
+from aliquot.kube.resources import Event, InvolvedObject, Lease, LeaseSpec
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
 from aliquot.model.kubernetes import Metadata
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
@@ -37,8 +37,19 @@ def placed(name: str, node: str, units: int, *indexes: int, namespace: str = "de
 
 def waiting(name: str, gpu_mem: Any, *, namespace: str = "default", age: float = 600, **fields: Any) -> Any:
     metadata = {"creationTimestamp": at(age)}
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 too small"}
+    status = {"phase": "Pending", "conditions": [condition]}
     containers = [container_manifest(gpu_mem=gpu_mem)]
-    return make_pod(name, uid=f"uid-{name}", namespace=namespace, containers=containers, metadata=metadata, **fields)
+    return make_pod(
+        name,
+        uid=f"uid-{name}",
+        namespace=namespace,
+        containers=containers,
+        metadata=metadata,
+        status=status,
+        schedulerName="default-scheduler",
+        **fields,
+    )
 
 
 def _a100(index: int) -> Gpu:
@@ -69,6 +80,18 @@ LOADS = {
 }
 
 
+def said(pod: str, reason: str, message: str, age: float, namespace: str = "default") -> Event:
+    return Event(
+        metadata=Metadata(name=f"{pod}.{reason}", namespace=namespace),
+        involved_object=InvolvedObject("Pod", pod, namespace, f"uid-{pod}"),
+        reason=reason,
+        message=message,
+        reporting_component="default-scheduler",
+        reporting_instance="default-scheduler-1",
+        last_timestamp=at(age),
+    )
+
+
 def cluster(**changes: Any) -> ClusterObjects:
     fields: Mapping[str, Any] = {
         "at": NOW,
@@ -78,8 +101,14 @@ def cluster(**changes: Any) -> ClusterObjects:
             placed("notebook", "gpu-1", 3, 0, namespace="research", age=90_000),
             placed("pair", "gpu-2", 80, 0, 1, namespace="research"),
             waiting("patient", 100),
+            waiting("urgent", 4, namespace="research", age=60, priority=100),
             waiting("typo", "many"),
             make_pod("plain", None, uid="uid-plain", node="gpu-1"),
+        ],
+        "quotas": '{"research": {"quota": {"T4": 2, "A100": 4}, "memory": {"A100": "160Gi"}}}',
+        "events": [
+            said("patient", "FailedScheduling", "0/3 nodes are available: 1 Insufficient aliyun.com/gpu-mem", 590),
+            said("trainer", "Scheduled", "Successfully assigned default/trainer to gpu-1", 3600),
         ],
         "leases": [lease("gpu-1", load=LOADS["gpu-1"]), lease("gpu-2", age=300)],
         **changes,

@@ -1,9 +1,9 @@
 """The choice of a node for a pending pod, where no other scheduler chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from aliquot.control import ControlPlane
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.node_resources import why_short
 from aliquot.control.state.schedulable import why_closed
 from aliquot.dialects import Dialect
@@ -30,25 +30,33 @@ class NodeChoice:
 class NodeChooser:
     """Decides, and commits nothing."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
+    def __init__(
+        self,
+        cluster: ClusterState,
+        all_nodes: Callable[[], Iterable[Node]],
+        pods_on: Callable[[str], Iterable[Pod]],
+    ) -> None:
+        self._cluster = cluster
+        self._all_nodes = all_nodes
+        self._pods_on = pods_on
 
     def choose(self, pod: Pod) -> NodeChoice:
         try:
-            demand = self._plane.cluster.demand_of(pod)
+            demand = self._cluster.demand_of(pod)
         except BadDemand as error:
             return NodeChoice(None, str(error))
+        nodes = list(self._all_nodes())
         counted = [resource.name for resource in demand.dialect.resources] if demand else []
-        barred = {node.key: self._why_barred(node, pod, counted) for node in self._plane.nodes.all()}
-        usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
+        barred = {node.key: self._why_barred(node, pod, counted) for node in nodes}
+        usable = [node for node in nodes if not barred[node.key]]
         others = [why for why in barred.values() if why]
         if demand is None:
             return NodeChoice(min((node.key for node in usable), default=None), "" if usable else _count(others))
         # after a Binding of unknown outcome, try the same node again: any other node would hold a second part
-        if tried := self._plane.cluster.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
+        if tried := self._cluster.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return NodeChoice(min(tried))
         offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
-        judgement = self._plane.cluster.judge(demand, offering)
+        judgement = self._cluster.judge(demand, offering)
         best = judgement.best(offering)
         refused = (self._refusal(node, pod, demand.dialect, judgement) for node in usable)
         why = "" if best else _count([*refused, *others])
@@ -56,12 +64,12 @@ class NodeChooser:
 
     def _why_barred(self, node: Node, pod: Pod, counted: Sequence[str]) -> str:
         """Why a node is closed, regardless of its cards; the dialect counts its own resources later."""
-        totals, others = self._plane.cluster.totals, self._plane.pods_on(node.key)
+        totals, others = self._cluster.totals, self._pods_on(node.key)
         return why_closed(node, pod) or why_short(node, pod, totals, others, but=counted)
 
     def _refusal(self, node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
         if reason := judgement.refusal(node.key):
-            return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
+            return dialect.words_for(reason, self._cluster.cards(node.key), judgement.request)
         asked = sorted(_asked_ids(pod, dialect)) or [dialect.resource]
         return f"kubelet has too few devices of {' or '.join(asked)} left"
 
@@ -74,7 +82,7 @@ class NodeChooser:
     def _ids_left(self, node: Node, resource: str, pod: Pod) -> int:
         """The device IDs left for this pod, not counting its own."""
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
-        others = (other for other in self._plane.pods_on(node.key) if other.metadata.uid != pod.metadata.uid)
+        others = (other for other in self._pods_on(node.key) if other.metadata.uid != pod.metadata.uid)
         return offered - sum(_ids(other, resource) for other in others if not other.ended)
 
 

@@ -22,7 +22,7 @@ class Observer:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._chooser = NodeChooser(plane)
+        self._chooser = NodeChooser(plane.cluster, plane.nodes.all, plane.pods_on)
         self._logged: dict[str, str] = {}
         self._accounted_for: set[str] | None = None
         """Pods already logged, or bound before we began."""

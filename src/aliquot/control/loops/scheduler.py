@@ -22,7 +22,7 @@ class Scheduler:
     def __init__(self, plane: ControlPlane, serves: Callable[[str], bool]) -> None:
         self._plane = plane
         self._serves = serves
-        self._chooser = NodeChooser(plane)
+        self._chooser = NodeChooser(plane.cluster, plane.nodes.all, plane.pods_on)
 
     async def run(self) -> None:
         await self._plane.nodes.synced.wait()

@@ -10,13 +10,32 @@ from importlib import import_module
 COMMANDS = {
     "nodes": "Show nodes and their cards: what is allocated, what is used.",
     "pods": "Show pods with cards: who holds what, and who uses what.",
+    "top": "Show how busy cards, pods or namespaces are, live.",
+    "queue": "Show which pods wait for cards, since when, and behind whom.",
+    "waste": "Show what pods hold and do not use.",
+    "whatif": "Show where pods would go if they were created now.",
+    "quota": "Show or set how much of which model a namespace may use.",
+    "cordon": "Close cards of a node to new pods.",
+    "uncordon": "Open cards again that a person has closed.",
+    "doctor": "Examine the installation, and say what to do about each finding.",
+    "dump": "Write what this shows, without secrets, to a file for others.",
+    "completion": "Print a script that completes commands in your shell.",
 }
+
+COMPLETE = "__complete"
+"""What the shells' scripts call."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     from aliquot.kubectl.gpu.parsing import parse
 
-    options = parse(list(sys.argv[1:] if arguments is None else arguments), COMMANDS)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == [COMPLETE]:
+        from aliquot.kubectl.gpu.completing import main as complete
+
+        complete(words[1:])
+        return
+    options = parse(words, COMMANDS)
     sys.exit(_run(options.command, options))
 
 

@@ -1,12 +1,23 @@
 """`kubectl gpu nodes`."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
 from aliquot.errors import BadInput
-from aliquot.kubectl.gpu.output import Cell, Style, age, gib, percent, print_report, share_color, table
+from aliquot.kubectl.gpu.output import (
+    Cell,
+    Style,
+    age,
+    busy,
+    gib,
+    percent,
+    share_color,
+    show,
+    table,
+    used_memory,
+    watts,
+)
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.reports.nodes import (
     CardReport,
@@ -42,24 +53,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     view = Session(options).view(Optional.LEASES, Optional.MARKS)
-    if not view.nodes and view.missing:
-        raise BadInput(
-            f"you may not list nodes; `kubectl gpu pods` shows what your pods hold. {view.missing[0].rule} allows it"
-        )
+    if view.lacks("nodes"):
+        raise BadInput("you may not list nodes; `kubectl gpu pods` shows what your own pods hold")
     if unknown := sorted(set(options.names) - set(view.nodes)):
         raise BadInput(f"there is no node {', '.join(unknown)}")
     report = nodes_report(view, options.names)
     shown: Report = models_report(report) if options.by else report
-    if options.output in ("json", "yaml"):
-        print_report(shown, options.output)
-    else:
-        sys.stdout.write(_text(shown, options))
+    show(shown, options, lambda style: _text(shown, options, style))
     print_missing(view)
     return 0
 
 
-def _text(report: Report, options: argparse.Namespace) -> str:
-    style, is_wide = Style(options), options.output == "wide"
+def _text(report: Report, options: argparse.Namespace, style: Style) -> str:
+    is_wide = options.output == "wide"
     if isinstance(report, ModelsReport):
         titles = _MODEL_TITLES + (_MODEL_WIDE if is_wide else ())
         return table(titles, [_model_row(model, is_wide) for model in report.models], style)
@@ -83,7 +89,7 @@ def _node_row(node: NodeReport, is_wide: bool) -> list[Cell]:
         _allocated(sum(card.allocated for card in cards), len(cards)),
         _memory(sum(card.allocated_memory_mib for card in cards), sum(card.memory_mib for card in cards)),
         Cell(str(len(node.pods))),
-        _busy(use, len(cards)),
+        busy(use, len(cards)),
         Cell(_models(cards)),
     ]
     more = [*_used(use), Cell(node.driver), Cell(",".join(node.serves)), Cell(node.agent)]
@@ -124,13 +130,8 @@ def _memory(allocated: int, total: int) -> Cell:
     return Cell(f"{gib(allocated)}/{gib(total)}")
 
 
-def _busy(use: Use, cards: int) -> Cell:
-    return Cell("" if use.cores is None or not cards else percent(use.cores / cards))
-
-
 def _used(use: Use) -> list[Cell]:
-    memory = "" if use.memory_bytes is None else gib(use.memory_bytes / 2**20)
-    return [Cell(memory), Cell("" if use.watts is None else f"{use.watts:.0f}")]
+    return [used_memory(use), watts(use)]
 
 
 def _card_row(node: NodeReport, card: CardReport, is_wide: bool) -> list[Cell]:
@@ -144,7 +145,7 @@ def _card_row(node: NodeReport, card: CardReport, is_wide: bool) -> list[Cell]:
         _allocated(card.allocated, 1),
         Cell(cores),
         _memory(card.allocated_memory_mib, card.memory_mib),
-        _busy(card.use, 1),
+        busy(card.use, 1),
         Cell(",".join(card.pods)),
     ]
     return row + ([*_used(card.use), Cell(card.uuid)] if is_wide else [])
@@ -160,6 +161,6 @@ def _model_row(model: ModelReport, is_wide: bool) -> list[Cell]:
         _allocated(model.allocated, model.cards),
         _memory(model.allocated_memory_mib, model.memory_mib),
         Cell(str(model.pods)),
-        _busy(model.use, model.cards),
+        busy(model.use, model.cards),
     ]
     return row + (_used(model.use) if is_wide else [])

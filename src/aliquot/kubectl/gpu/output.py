@@ -3,12 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aliquot.reports.report import Report
+    from aliquot.reports.report import Report, Use
 
 _CODES = {"red": "31", "yellow": "33", "green": "32", "cyan": "36", "dim": "2", "bold": "1"}
 _GAP = "   "
@@ -75,6 +75,11 @@ def print_report(report: "Report", form: str) -> None:
     sys.stdout.write(yaml.safe_dump(msgspec.to_builtins(report), sort_keys=False, allow_unicode=True))
 
 
+def say(text: str) -> None:
+    """A remark beside the result."""
+    sys.stderr.write(f"{text}\n")
+
+
 def gib(mib: float) -> str:
     return f"{mib / 1024:.1f}"
 
@@ -89,3 +94,26 @@ def age(seconds: float) -> str:
         if seconds < most:
             return f"{max(0, int(seconds // size))}{unit}"
     return f"{int(seconds // 86400)}d"
+
+
+def show(report: "Report", options: argparse.Namespace, text: Callable[[Style], str]) -> None:
+    """Print a report in the form that the options ask for; as a `text` unless it is json or yaml."""
+    if options.output in ("json", "yaml"):
+        print_report(report, options.output)
+    else:
+        sys.stdout.write(text(Style(options)))
+
+
+def busy(use: "Use", cards: int = 1) -> Cell:
+    """How busy cards are on average; `~` marks an estimate."""
+    if use.cores is None or not cards:
+        return Cell("")
+    return Cell(f"{'~' if use.estimated else ''}{percent(use.cores / cards)}")
+
+
+def used_memory(use: "Use") -> Cell:
+    return Cell("" if use.memory_bytes is None else gib(use.memory_bytes / 2**20))
+
+
+def watts(use: "Use") -> Cell:
+    return Cell("" if use.watts is None else f"{use.watts:.0f}")

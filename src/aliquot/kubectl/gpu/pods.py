@@ -1,14 +1,13 @@
 """`kubectl gpu pods`."""
 
 import argparse
-import sys
 
 from aliquot.errors import BadInput
-from aliquot.kubectl.gpu.output import Cell, Style, age, gib, percent, print_report, table
+from aliquot.kubectl.gpu.output import Cell, Style, age, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
 from aliquot.reports.reading import Optional
-from aliquot.reports.report import Report, Use
+from aliquot.reports.report import Report
 from aliquot.reports.view import seconds_of
 
 EPILOG = """examples:
@@ -32,29 +31,23 @@ def run(options: argparse.Namespace) -> int:
     view = session.view(Optional.LEASES)
     report = pods_report(view, session.chosen, options.names)
     if unknown := sorted(set(options.names) - {pod.name for pod in report.pods}):
-        where = f"namespace {session.chosen}" if session.chosen else "any namespace"
-        raise BadInput(f"there is no pod {', '.join(unknown)} that asks for cards in {where}")
+        raise BadInput(f"there is no pod {', '.join(unknown)} that asks for cards in {session.where}")
     shown: Report = holders_report(report, options.by) if options.by else report
-    if options.output in ("json", "yaml"):
-        print_report(shown, options.output)
-    elif isinstance(shown, HoldersReport):
-        titles = (shown.by.upper(), *_BY_TITLES)
-        sys.stdout.write(table(titles, [_holder_row(holder) for holder in shown.holders], Style(options)))
-    else:
-        sys.stdout.write(_text(report, view.now, session, options))
+    is_wide = options.output == "wide"
+    show(shown, options, lambda style: _text(shown, view.now, session.chosen, style, is_wide=is_wide))
+    if not report.pods:
+        say(f"no pods ask for cards in {session.where}")
     print_missing(view)
     return 0
 
 
-def _text(report: PodsReport, now: float, session: Session, options: argparse.Namespace) -> str:
-    if not report.pods:
-        where = f" in namespace {session.chosen}" if session.chosen else ""
-        sys.stderr.write(f"no pods ask for cards{where}\n")
-        return ""
-    is_wide, is_all = options.output == "wide", not session.chosen
-    titles = (("NAMESPACE",) if is_all else ()) + _TITLES + (_WIDE if is_wide else ())
-    rows = [([Cell(pod.namespace)] if is_all else []) + _row(pod, now, is_wide) for pod in report.pods]
-    return table(titles, rows, Style(options))
+def _text(report: Report, now: float, namespace: str, style: Style, *, is_wide: bool) -> str:
+    if isinstance(report, HoldersReport):
+        return table((report.by.upper(), *_BY_TITLES), [_holder_row(holder) for holder in report.holders], style)
+    assert isinstance(report, PodsReport)
+    titles = (() if namespace else ("NAMESPACE",)) + _TITLES + (_WIDE if is_wide else ())
+    rows = [([] if namespace else [Cell(pod.namespace)]) + _row(pod, now, is_wide) for pod in report.pods]
+    return table(titles, rows, style) if rows else ""
 
 
 def _row(pod: PodReport, now: float, is_wide: bool) -> list[Cell]:
@@ -66,7 +59,8 @@ def _row(pod: PodReport, now: float, is_wide: bool) -> list[Cell]:
         Cell(_numbers(pod)),
         Cell(_cores(pod)),
         Cell(gib(pod.memory_mib) if pod.cards else ""),
-        *_use(pod.use),
+        busy(pod.use),
+        used_memory(pod.use),
         Cell("" if created is None else age(now - created)),
     ]
     models = ", ".join(sorted({card.model for card in pod.cards if card.model}))
@@ -89,11 +83,6 @@ def _cores(pod: PodReport) -> str:
     return f"{pod.cores}%" if pod.cards else ""
 
 
-def _use(use: Use) -> list[Cell]:
-    busy = f"{'~' if use.estimated else ''}{percent(use.cores)}" if use.cores is not None else ""
-    return [Cell(busy), Cell("" if use.memory_bytes is None else gib(use.memory_bytes / 2**20))]
-
-
 def _holder_row(holder: HolderReport) -> list[Cell]:
     return [
         Cell(holder.name),
@@ -102,5 +91,6 @@ def _holder_row(holder: HolderReport) -> list[Cell]:
         Cell(str(holder.cards)),
         Cell(f"{holder.cores}%"),
         Cell(gib(holder.memory_mib)),
-        *_use(holder.use),
+        busy(holder.use),
+        used_memory(holder.use),
     ]

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from aliquot.errors import BadConfig
 from aliquot.kube.access import Access, find
 from aliquot.kube.client import Client
+from aliquot.kubectl.gpu.output import say
 from aliquot.reports.archive import read_archive
 from aliquot.reports.objects import ClusterObjects
 from aliquot.reports.reading import Optional, read_objects
@@ -35,6 +35,7 @@ class Session:
         """Of a command that is about one namespace."""
         self.chosen = "" if options.all_namespaces else self.namespace
         """Empty for all namespaces."""
+        self.where = f"namespace {self.chosen}" if self.chosen else "any namespace"
 
     @property
     def access(self) -> Access:
@@ -70,6 +71,6 @@ class Session:
 def print_missing(view: ClusterView) -> None:
     """Tell on standard error what further rights would show."""
     if view.only_namespace:
-        sys.stderr.write(f"note: only pods of namespace {view.only_namespace} are counted\n")
+        say(f"note: only pods of namespace {view.only_namespace} are counted")
     for missing in view.missing:
-        sys.stderr.write(f"note: with one more right you would see {missing.what}: {missing.rule}\n")
+        say(f"note: with one more right you would see {missing.what}: {missing.rule}")

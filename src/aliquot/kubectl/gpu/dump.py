@@ -1,0 +1,97 @@
+"""`kubectl gpu dump`."""
+
+import argparse
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import yaml
+
+import aliquot
+from aliquot.dialects import standard_dialects
+from aliquot.errors import BadInput
+from aliquot.kube.client import Client
+from aliquot.kubectl.gpu.output import say
+from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.plain import why
+from aliquot.reports.archive import write_archive
+from aliquot.reports.decisions import decisions_report
+from aliquot.reports.doctor import Facts, examine
+from aliquot.reports.doctor_reading import read_facts
+from aliquot.reports.nodes import nodes_report
+from aliquot.reports.objects import ClusterObjects
+from aliquot.reports.pods import pods_report
+from aliquot.reports.queue import queue_report
+from aliquot.reports.quota import quota_report
+from aliquot.reports.reading import Optional
+from aliquot.reports.redaction import redacted
+from aliquot.reports.report import Report
+from aliquot.reports.scheduler_config import without_keys
+from aliquot.reports.view import view_of
+
+EPILOG = """examples:
+  kubectl gpu dump                             # writes gpu-dump-<time>.tar.gz
+  kubectl gpu dump incident.tar.gz             # what you see, for somebody who cannot see your cluster
+  kubectl gpu nodes --from incident.tar.gz     # look at it; every command that only reads takes --from
+
+The file has nodes, pods, Leases of agents, quotas, events, the last decisions, what `doctor` found, and scheduler
+configurations. It has no Secrets, no tokens and no environment of containers, and no annotation that Aliquot does not
+read. Names of nodes, namespaces, pods and images of yours are in it.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", default="", metavar="FILE", help="the file to write")
+
+
+def run(options: argparse.Namespace) -> int:
+    session, dialects = Session(options), standard_dialects()
+    objects = redacted(session.objects(*Optional), dialects)
+    view = view_of(objects, dialects)
+
+    async def facts_of(client: Client) -> Facts:
+        return await read_facts(client, dialects)
+
+    facts = Facts.unknown() if options.archive else session.call(facts_of)
+    reports: dict[str, Report] = {
+        "nodes": nodes_report(view),
+        "pods": pods_report(view),
+        "queue": queue_report(view),
+        "quotas": quota_report(view),
+        "decisions": decisions_report(view),
+        "doctor": examine(view, facts),
+    }
+    files = {f"{name}.json": _json(report) for name, report in reports.items()}
+    files["version.txt"] = f"{aliquot.__version__}\n".encode()
+    files["schedulers.yaml"] = _configurations(facts)
+    path = Path(options.file or f"gpu-dump-{datetime.fromtimestamp(objects.at, UTC):%Y%m%d-%H%M%S}.tar.gz")
+    _write(path, objects, files)
+    say(f"{path} has {len(objects.nodes)} nodes, {len(objects.pods)} pods and {len(objects.events)} events")
+    print_missing(view)
+    return 0
+
+
+def _json(report: Report) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(report), indent=2)
+
+
+def _configurations(facts: Facts) -> bytes:
+    documents = [{"where": config.where, **without_keys(config.document)} for config in facts.schedulers or ()]
+    return yaml.safe_dump_all(documents, sort_keys=False).encode()
+
+
+def _write(path: Path, objects: ClusterObjects, files: dict[str, bytes]) -> None:
+    """Whole or not at all, and readable by nobody else: it tells much about the cluster. Raises BadInput."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            try:
+                write_archive(file, objects, files)
+                file.flush()
+                os.replace(file.name, path)  # noqa: PTH105  # the same for Path and str
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {why(error)}") from error

@@ -1,0 +1,124 @@
+"""`kubectl gpu top`: live on a terminal, one table in a pipe."""
+
+import argparse
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from aliquot.kubectl.gpu.output import (
+    Cell,
+    Style,
+    busy,
+    gib,
+    percent,
+    say,
+    share_color,
+    show,
+    table,
+    used_memory,
+    watts,
+)
+from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.reports.reading import Optional
+from aliquot.reports.top import TOP_OF, TopReport, top_report
+from aliquot.reports.view import ClusterView
+
+EPILOG = """examples:
+  kubectl gpu top                        # cards, the busiest first; Ctrl-C ends it
+  kubectl gpu top pods -A                # pods of all namespaces
+  kubectl gpu top namespaces | head -5   # in a pipe: once, plain columns
+"""
+
+_HISTORY = 30
+_LEVELS = "▁▂▃▄▅▆▇█"
+_CLEAR = "\x1b[H\x1b[J"
+_TITLES = {"cards": ("NODE", "CARD"), "pods": ("NAMESPACE", "POD"), "namespaces": ("NAMESPACE",)}
+_MORE = ("BUSY", "USED(GiB)", "MEMORY(GiB)", "WATTS")
+_LAST = {"cards": ("PODS", "ALLOCATED"), "pods": (), "namespaces": ("PODS",)}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", nargs="?", choices=TOP_OF, default="cards", help="of what [default: cards]")
+    parser.add_argument(
+        "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="between two looks [default: 5]"
+    )
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="end after so many looks")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 3600")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    session, history = Session(options), History()
+    is_live = options.output not in ("json", "yaml") and (options.rounds > 1 or sys.stdout.isatty())
+    rounds = options.rounds or (0 if is_live else 1)
+    done = 0
+    while True:
+        view = _look(session, options, history, is_live=is_live)
+        done += 1
+        if done == rounds:
+            break
+        sys.stdout.flush()
+        time.sleep(options.interval)
+    if view.nodes and not view.loads:
+        say("note: no node reports how busy its cards are; its agent does that, in its Lease")
+    print_missing(view)
+    return 0
+
+
+def _look(session: Session, options: argparse.Namespace, history: "History", *, is_live: bool) -> ClusterView:
+    view = session.view(Optional.LEASES)
+    report = top_report(view, options.kind, session.chosen)
+    history.add(report)
+    sys.stdout.write(_CLEAR if is_live else "")
+    show(report, options, lambda style: _text(report, style, history if is_live else None))
+    return view
+
+
+class History:
+    """How busy each row was at the last looks."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, ...], deque[float]] = {}
+
+    def add(self, report: TopReport) -> None:
+        shown = {row.name: row.use.cores for row in report.rows}
+        self._of = {name: self._of.get(name, deque(maxlen=_HISTORY)) for name in shown}  # what is gone is forgotten
+        for name, cores in shown.items():
+            if cores is not None:
+                self._of[name].append(cores)
+
+    def line(self, name: tuple[str, ...], cards: int) -> str:
+        return sparkline([value / max(1, cards) for value in self._of.get(name, ())])
+
+
+def sparkline(shares: Iterable[float]) -> str:
+    """A character for each share from 0 to 1."""
+    last = len(_LEVELS) - 1
+    return "".join(_LEVELS[min(last, max(0, round(share * last)))] for share in shares)
+
+
+def _text(report: TopReport, style: Style, history: History | None) -> str:
+    last = _LAST[report.of]
+    titles = _TITLES[report.of] + _MORE + last + (("HISTORY",) if history else ())
+    rows = []
+    for row in report.rows:
+        share = None if row.use.cores is None else row.use.cores / max(1, row.cards)
+        cells = [
+            *map(Cell, row.name),
+            Cell(busy(row.use, row.cards).text, "" if share is None else share_color(share), bar=share),
+            used_memory(row.use),
+            Cell(gib(row.memory_mib)),
+            watts(row.use),
+            *[Cell(str(row.pods)), Cell(percent(row.allocated))][: len(last)],
+        ]
+        rows.append(cells + ([Cell(history.line(row.name, row.cards))] if history else []))
+    return table(titles, rows, style)

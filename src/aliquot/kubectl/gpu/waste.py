@@ -1,0 +1,65 @@
+"""`kubectl gpu waste`."""
+
+import argparse
+
+from aliquot.kubectl.gpu.output import Cell, Style, busy, gib, say, show, table, used_memory
+from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.reports.reading import Optional
+from aliquot.reports.waste import WastefulPod, WasteReport, waste_report
+
+EPILOG = """examples:
+  kubectl gpu waste -A             # who holds cards that they do not use, the largest waste first
+  kubectl gpu waste --idle         # only pods of your namespace that do nothing
+
+HELD, USED and UNUSED are in cards. A part counts by its cores or its memory, whichever is more of a card.
+"""
+
+_TITLES = ("NAME", "NODE", "HELD", "USED", "UNUSED", "BUSY", "MEMORY(GiB)", "USED(GiB)", "IDLE")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--idle", action="store_true", help="only pods that do nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    session = Session(options)
+    view = session.view(Optional.LEASES)
+    report = waste_report(view, session.chosen)
+    if options.idle:
+        report = WasteReport(
+            pods=[pod for pod in report.pods if pod.is_idle],
+            held=report.held,
+            measured=report.measured,
+            unused=report.unused,
+        )
+    show(report, options, lambda style: _text(report, session.chosen, style))
+    if not report.pods:
+        say(f"no {'idle ' if options.idle else ''}pods hold cards in {session.where}")
+    print_missing(view)
+    return 0
+
+
+def _text(report: WasteReport, namespace: str, style: Style) -> str:
+    if not report.pods:
+        return ""
+    titles = (() if namespace else ("NAMESPACE",)) + _TITLES
+    rows = [([] if namespace else [Cell(pod.namespace)]) + _row(pod) for pod in report.pods]
+    summary = f"{report.unused:.2f} of {report.measured:.2f} cards held by measured pods are unused"
+    unmeasured = report.held - report.measured
+    summary += f"; nobody measures the pods on {unmeasured:.2f} more" if unmeasured > 0 else ""
+    return table(titles, rows, style) + f"{summary}\n"
+
+
+def _row(pod: WastefulPod) -> list[Cell]:
+    share = (pod.unused or 0.0) / pod.held if pod.held else 0.0
+    return [
+        Cell(pod.name),
+        Cell(pod.node),
+        Cell(f"{pod.held:.2f}"),
+        Cell("" if pod.used is None else f"{pod.used:.2f}"),
+        Cell("" if pod.unused is None else f"{pod.unused:.2f}", "red" if share > 0.5 else ""),
+        busy(pod.use),
+        Cell(gib(pod.memory_mib)),
+        used_memory(pod.use),
+        Cell(pod.idle_since or ("now" if pod.is_idle else ""), "red"),
+    ]

@@ -1,0 +1,124 @@
+"""Pods that wait for cards, in the order in which they get them: by priority, then by age."""
+
+from collections.abc import Callable, Hashable, Iterable
+from itertools import groupby
+
+from aliquot.control.state.schedulable import OpenNodes
+from aliquot.dialects import Demand
+from aliquot.errors import BadDemand
+from aliquot.model import Pod
+from aliquot.reports.pods import pod_report
+from aliquot.reports.report import Report
+from aliquot.reports.view import ClusterView, seconds_of
+
+
+class WaitingPod(Report, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+    scheduler: str
+    priority: int
+    position: int
+    """Its place among the pods that wait for the same scheduler, from 1."""
+    behind: str = ""
+    """The pod directly before it, as namespace/name."""
+    since: str
+    waiting_seconds: float | None
+    asks: str
+    fits_on: str = ""
+    """The node that Aliquot would choose now; empty if it fits nowhere."""
+    why: str = ""
+    """What its scheduler said last, or what is wrong with what it asks for."""
+
+
+class QueueReport(Report, frozen=True, kw_only=True):
+    pods: list[WaitingPod]
+
+
+def queue_report(view: ClusterView, namespace: str = "") -> QueueReport:
+    """All pods that wait, or those of a namespace. Their positions count the pods of all namespaces."""
+    fit = _Fitting(view)
+    waiting = (pod for pod in view.pods.values() if pod.waits or pod.spec.scheduling_gates)
+    ordered = sorted(waiting, key=lambda pod: (pod.spec.scheduler_name, -pod.priority, _created(pod), pod.key))
+    found: list[WaitingPod] = []
+    for scheduler, group in groupby(ordered, key=lambda pod: pod.spec.scheduler_name):
+        found += _queue(view, scheduler, group, fit, lambda pod: not namespace or pod.metadata.namespace == namespace)
+    return QueueReport(pods=found)
+
+
+def _created(pod: Pod) -> str:
+    return pod.metadata.creation_timestamp or ""
+
+
+def _queue(
+    view: ClusterView, scheduler: str, pods: Iterable[Pod], fit: "_Fitting", is_shown: Callable[[Pod], bool]
+) -> Iterable[WaitingPod]:
+    before, position = "", 0
+    for pod in pods:
+        report = pod_report(view, pod)
+        if report is None:
+            continue
+        position += 1
+        if is_shown(pod):
+            created = seconds_of(_created(pod))
+            yield WaitingPod(
+                namespace=report.namespace,
+                name=report.name,
+                scheduler=scheduler,
+                priority=report.priority,
+                position=position,
+                behind=before,
+                since=_created(pod),
+                waiting_seconds=None if created is None else round(view.now - created, 1),
+                asks=report.asks,
+                fits_on=fit.node_for(pod),
+                why=report.trouble or _said(pod),
+            )
+        before = pod.key
+
+
+def _said(pod: Pod) -> str:
+    if pod.spec.scheduling_gates:
+        return "it has scheduling gates"
+    conditions = (each for each in pod.status.conditions or () if each.type == "PodScheduled")
+    return next((each.message or "" for each in conditions), "")
+
+
+class _Fitting:
+    """Whether pods fit now. Pods with the same demand are judged once."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._open = OpenNodes(view.nodes.get)
+        self._known: dict[Hashable, str] = {}
+
+    def node_for(self, pod: Pod) -> str:
+        try:
+            demand = self._view.cluster.demand_of(pod)
+        except BadDemand:
+            return ""
+        if demand is None:
+            return ""
+        key = _shape(pod, demand)
+        if key not in self._known:
+            self._known[key] = self._best(pod, demand)
+        return self._known[key]
+
+    def _best(self, pod: Pod, demand: Demand) -> str:
+        is_open = self._open.to(pod)
+        names = [name for name in self._view.nodes if is_open(name)]
+        return self._view.cluster.judge(demand, names).best(names) or ""
+
+
+def _shape(pod: Pod, demand: Demand) -> Hashable:
+    request = demand.request
+    selector = frozenset((pod.spec.node_selector or {}).items())
+    return (
+        request.namespace,
+        request.dialect,
+        request.containers,
+        request.together,
+        request.priority,
+        request.constraints,
+        request.host,
+        selector,
+    )

@@ -1,0 +1,81 @@
+"""A scheduler's configuration in a ConfigMap, and what is wrong with the part that names Aliquot."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from aliquot.dialects import Dialects
+from aliquot.kube.resources import ConfigMap
+from aliquot.model.bounds import LARGEST_CONFIG
+
+_KIND = "KubeSchedulerConfiguration"
+_LEAST_SECONDS = 5.0
+_SECRET = "keyData"
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    where: str
+    """ConfigMap and key."""
+    document: Mapping[str, Any]
+    findings: tuple[tuple[str, str, str], ...]
+    """Level, text and remedy."""
+
+
+def scheduler_configs(maps: Iterable[ConfigMap], dialects: Dialects) -> list[SchedulerConfig]:
+    """Those of kube-scheduler that mention Aliquot's resources or paths, or have no extender at all."""
+    return [
+        SchedulerConfig(where, document, tuple(_findings(document, dialects)))
+        for where, document in _documents(maps)
+        if document.get("kind") == _KIND
+    ]
+
+
+def _documents(maps: Iterable[ConfigMap]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for found in maps:
+        for key, text in (found.data or {}).items():
+            if _KIND not in text or len(text) > LARGEST_CONFIG:
+                continue
+            try:
+                documents = list(yaml.safe_load_all(text))
+            except (yaml.YAMLError, RecursionError):
+                continue
+            yield from ((f"ConfigMap {found.key}, {key}", each) for each in documents if isinstance(each, Mapping))
+
+
+def without_keys(document: Any) -> Any:
+    """The same without private keys."""
+    if isinstance(document, Mapping):
+        return {key: "(removed)" if key == _SECRET else without_keys(value) for key, value in document.items()}
+    return [without_keys(item) for item in document] if isinstance(document, list) else document
+
+
+def _findings(document: Mapping[str, Any], dialects: Dialects) -> Iterator[tuple[str, str, str]]:
+    resources = {resource.name for dialect in dialects.values() for resource in dialect.resources}
+    listed = document.get("extenders") or ()
+    extenders = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    if not extenders:
+        yield "warning", "it has no extender: pods of this scheduler get no cards", "deploy/README.md shows what to add"
+    ours = [each for each in extenders if _managed(each) & resources or "aliquot" in str(each.get("urlPrefix", ""))]
+    if extenders and not ours:
+        names = ", ".join(sorted(resources)[:3])
+        yield "warning", f"no extender manages resources such as {names}", "deploy/README.md shows what to add"
+    for extender in ours:
+        url = extender.get("urlPrefix", "?")
+        if extender.get("ignorable"):
+            text = f"extender {url} is ignorable: while Aliquot is away, pods are bound without cards"
+            yield "error", text, "set ignorable: false"
+        if not extender.get("nodeCacheCapable"):
+            text = f"extender {url} gets whole Node objects: every call is many times slower"
+            yield "warning", text, "set nodeCacheCapable: true"
+        if not extender.get("filterVerb"):
+            yield "error", f"extender {url} has no filterVerb: pods go to nodes without room", "set filterVerb"
+
+
+def _managed(extender: Mapping[str, Any]) -> set[str]:
+    listed = extender.get("managedResources")
+    return (
+        {str(each.get("name")) for each in listed if isinstance(each, Mapping)} if isinstance(listed, list) else set()
+    )

@@ -1,0 +1,75 @@
+"""What pods hold against what they use."""
+
+from collections.abc import Mapping
+
+from aliquot.model import Charge
+from aliquot.reports.nodes import share_of
+from aliquot.reports.pods import PodReport, pods_report
+from aliquot.reports.report import Report, Use
+from aliquot.reports.view import ClusterView
+
+_IDLE = 0.01
+"""A pod that keeps its cards busy for less than this is idle."""
+
+
+class WastefulPod(Report, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+    node: str
+    held: float
+    """In cards: the sum of the parts that it holds, each in the measure of which it holds most."""
+    used: float | None
+    """The same of what it uses; None if nobody measures it."""
+    unused: float | None
+    memory_mib: int
+    use: Use
+    is_idle: bool
+    idle_since: str = ""
+    """Since when it has been idle; empty if that is unknown. Only a server that has watched it knows."""
+
+
+class WasteReport(Report, frozen=True, kw_only=True):
+    pods: list[WastefulPod]
+    """The largest waste first; those that nobody measures last."""
+    held: float
+    measured: float
+    """What is held by pods that are measured."""
+    unused: float
+
+
+def waste_report(view: ClusterView, namespace: str = "", idle_since: Mapping[str, str] | None = None) -> WasteReport:
+    """`idle_since` is by UID."""
+    since = idle_since or {}
+    pods = [_pod(view, pod, since.get(pod.uid, "")) for pod in pods_report(view, namespace).pods if pod.cards]
+    ordered = sorted(pods, key=lambda pod: (-(pod.unused if pod.unused is not None else -1), pod.namespace, pod.name))
+    measured = [pod for pod in ordered if pod.unused is not None]
+    return WasteReport(
+        pods=ordered,
+        held=round(sum(pod.held for pod in ordered), 4),
+        measured=round(sum(pod.held for pod in measured), 4),
+        unused=round(sum(pod.unused or 0 for pod in measured), 4),
+    )
+
+
+def _pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
+    by_uuid = view.cluster.cards(pod.node).by_uuid
+    known = [(card, by_uuid[card.uuid]) for card in pod.cards if card.uuid in by_uuid]
+    held = sum(share_of(gpu, Charge(card.cores, card.memory_mib, card.slots)) for card, gpu in known)
+    uses = [
+        max(card.use.cores or 0.0, (card.use.memory_bytes or 0) / max(1, gpu.mib * 2**20))
+        for card, gpu in known
+        if card.use.memory_bytes is not None
+    ]
+    used = round(sum(uses), 4) if uses else None
+    return WastefulPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        held=round(held, 4),
+        used=used,
+        unused=None if used is None else round(max(0.0, held - used), 4),
+        memory_mib=pod.memory_mib,
+        use=pod.use,
+        is_idle=pod.use.cores is not None and pod.use.cores < _IDLE,
+        idle_since=since,
+    )

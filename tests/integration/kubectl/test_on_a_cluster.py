@@ -1,0 +1,198 @@
+"""`kubectl gpu` on an API server, for people with all rights and with few."""
+
+import asyncio
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aliquot.embedded.api import resources
+from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
+from aliquot.model.records import PLACEMENT, write_placement
+from tests.factories import make_cards, make_placement, node_manifest, pod_manifest
+from tests.fakes import ScriptedApi, answer
+from tests.integration.kubectl.command import Ended, gpu_beside
+
+pytestmark = pytest.mark.embedded_only("has users of its own making")
+
+CORDON = "cordon.aliquot.io/GPU-gpu-1-0"
+
+
+def rule(group: str, names: str, *verbs: str) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": names.split(","), "verbs": list(verbs)}
+
+
+NODES_AND_PODS = [rule("", "nodes,pods", "get", "list")]
+User = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def _filled(scripted: ScriptedApi) -> None:
+    cards = make_cards("gpu-1")
+    make = scripted.registry.create
+    for namespace in ("research", "aliquot-nodes", "aliquot-system"):
+        make(resources.NAMESPACES, "", {"metadata": {"name": namespace}})
+    make(resources.NODES, "", node_manifest("gpu-1", cards))
+    record = {PLACEMENT: write_placement(make_placement(cards, 0, main=3072))}
+    secret = {"kubectl.kubernetes.io/last-applied-configuration": '{"env":[{"name":"PASSWORD","value":"hunter2"}]}'}
+    container = pod_manifest()["spec"]["containers"][0] | {"env": [{"name": "PASSWORD", "value": "hunter2"}]}
+    metadata = {"annotations": {**record, **secret}}
+    make(resources.PODS, "default", pod_manifest("held", node="gpu-1", metadata=metadata, containers=[container]))
+    metadata = {"annotations": {PLACEMENT: write_placement(make_placement(cards, 1, main=5120))}}
+    make(resources.PODS, "research", pod_manifest("mine", 5, namespace="research", node="gpu-1", metadata=metadata))
+    load = NodeLoad(10**10, {"GPU-gpu-1-0": CardLoad(0.5, 2**30, 40.0)})
+    lease = {"metadata": {"name": "gpu-1", "annotations": {LOAD: write_load(load)}}, "spec": {}}
+    make(resources.LEASES, "aliquot-nodes", lease)
+
+
+async def run(kubeconfig: str, *arguments: str) -> Ended:
+    return await gpu_beside(*arguments, "--kubeconfig", kubeconfig)
+
+
+async def test_everything_is_read_that_may_be_read(admin: str) -> None:
+    ended = await run(admin, "nodes", "--no-headers", "-o", "wide")
+    assert ended.err == ""
+    assert ended.out.split()[:7] == ["gpu-1", "Ready", "2", "27%", "8.0/30.0", "2", "25%"]
+
+
+async def test_nodes_and_pods_are_enough_and_the_rest_is_named(user: User) -> None:
+    kubeconfig = user(NODES_AND_PODS)
+    ended = await run(kubeconfig, "nodes", "--no-headers")
+    assert (ended.code, ended.out.split()[3]) == (0, "27%")
+    assert ended.err.splitlines() == [
+        "note: with one more right you would see how busy cards and pods are, and silent agents: "
+        '- {apiGroups: ["coordination.k8s.io"], resources: [leases], verbs: [list]}',
+        "note: with one more right you would see cards marked unhealthy in kube-system/unhealthy-gpu-<node>: "
+        '- {apiGroups: [""], resources: [configmaps], verbs: [list]}',
+    ]
+
+
+async def test_a_tenant_sees_the_pods_of_one_namespace(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    scripted.script("GET", r"/api/v1/pods", answer(403, reason="Forbidden"))
+    scripted.script("GET", r"/leases", answer(403, reason="Forbidden"))
+    ended = await run(admin, "pods", "-n", "research", "--no-headers")
+    assert ended.code == 0
+    assert ended.out.split()[:6] == ["mine", "Pending", "gpu-1", "GPU-gpu-1-1", "0%", "5.0"]
+    assert ended.err.startswith("note: only pods of namespace research are counted\n")
+    assert "the cards of the cluster" in ended.err
+
+
+async def test_a_tenant_cannot_see_nodes_and_is_told_what_to_use(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "nodes")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "error: you may not list nodes; `kubectl gpu pods` shows what your own pods hold\n"
+
+
+async def test_somebody_without_rights_is_told_so_in_one_line(user: User) -> None:
+    ended = await run(user([]), "pods")
+    assert ended.code == 1
+    assert ended.err.startswith("error: pods is forbidden")
+    assert ended.err.count("\n") == 1
+
+
+async def test_a_server_that_is_away_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "away"
+    path.write_text(
+        "{clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}],"
+        " contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}"
+    )
+    ended = await run(str(path), "nodes")
+    assert ended.code == 1
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+
+
+async def test_a_cordon_is_an_annotation_that_everybody_reads(scripted: ScriptedApi, admin: str) -> None:
+    def annotations() -> dict[str, str]:
+        return dict(scripted.registry.get(resources.NODES, "", "gpu-1").obj["metadata"]["annotations"])
+
+    assert (await run(admin, "cordon", "gpu-1/0")).err == "card 0 of node gpu-1 (Tesla T4) is cordoned now\n"
+    assert annotations()[CORDON] == "true"
+    assert (await run(admin, "cordon", "gpu-1/GPU-gpu-1-0")).err.endswith("is cordoned already\n")
+    assert "Cordoned" in (await run(admin, "nodes", "gpu-1")).out
+    assert (await run(admin, "uncordon", "gpu-1/0")).code == 0
+    assert CORDON not in annotations()
+    assert (await run(admin, "uncordon", "gpu-1/0", "--good")).code == 0
+    assert annotations()[CORDON] == "false"
+    missing = await run(admin, "cordon", "gpu-1/7")
+    assert (missing.code, missing.err) == (1, "error: node gpu-1 has no card 7; its cards are 0, 1\n")
+    assert (await run(admin, "cordon", "gpu-9/0")).err == 'error: nodes "gpu-9" not found\n'
+
+
+async def test_a_quota_is_set_changed_and_removed(scripted: ScriptedApi, admin: str) -> None:
+    def text() -> str:
+        return str(scripted.registry.get(resources.CONFIG_MAPS, "kube-system", "gpuquota").obj["data"]["gpu_quota"])
+
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2")).code == 0
+    assert (await run(admin, "quota", "set", "default", "T4", "--memory", "20Gi", "--pools", "a,b")).code == 0
+    shown = await run(admin, "quota", "-A", "--no-headers")
+    assert [line.split() for line in shown.out.splitlines()] == [
+        ["default", "T4", "MiB", "3072", "20480", "15%", "a,b"],
+        ["research", "T4", "cards", "0.3333", "2", "17%", "-"],
+    ]
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "none")).code == 0
+    assert "research" not in text()
+    before = text()
+    assert (await run(admin, "quota", "set", "x", "T4", "--cards", "1", "--dry-run")).err.count('"x"') == 1
+    assert text() == before
+
+
+async def test_a_quota_that_changed_meanwhile_is_not_overwritten(scripted: ScriptedApi, admin: str) -> None:
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2")).code == 0
+    scripted.script("PATCH", r"/configmaps/", answer(409, reason="Conflict", message="it has changed"))
+    ended = await run(admin, "quota", "set", "research", "T4", "--cards", "3")
+    assert (ended.code, ended.err) == (1, "error: it has changed\n")
+
+
+async def test_a_dump_has_everything_but_secrets(admin: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "dump.tar.gz")
+    ended = await run(admin, "dump", path)
+    assert (ended.code, ended.err) == (0, f"{path} has 1 nodes, 2 pods and 0 events\n")
+    with tarfile.open(path) as archive:
+        files = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+    assert {"objects.json", "decisions.json", "doctor.json", "nodes.json", "schedulers.yaml"} <= files.keys()
+    assert b"hunter2" not in b"".join(files.values())
+    assert PLACEMENT.encode() in files["objects.json"]
+    assert Path(path).stat().st_mode & 0o077 == 0
+    from_file = await asyncio.to_thread(lambda: gpu_text("nodes", "--from", path))
+    assert from_file == (await run(admin, "nodes")).out
+
+
+def gpu_text(*arguments: str) -> str:
+    from tests.integration.kubectl.command import gpu
+
+    return gpu(*arguments).out
+
+
+async def test_a_dump_that_cannot_be_written_leaves_nothing(admin: str, tmp_path: Path) -> None:
+    ended = await run(admin, "dump", str(tmp_path / "no" / "dump.tar.gz"))
+    assert ended.code == 1
+    assert "cannot be written: no such file" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["no"], ["nodes"]),
+        (["nodes", "--b"], ["--by"]),
+        (["nodes", "--by", ""], ["model"]),
+        (["nodes", "g"], ["gpu-1"]),
+        (["cordon", "gpu-1/"], ["gpu-1/0", "gpu-1/1"]),
+        (["pods", "-A", ""], ["held", "mine"]),
+        (["pods", "-n", "re"], ["research"]),
+        (["top", "p"], ["pods"]),
+        (["quota", "s"], ["set", "show"]),
+        (["dump", "f"], []),
+    ],
+)
+async def test_words_are_completed(
+    words: list[str], found: list[str], admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", admin)
+    ended = await gpu_beside("__complete", *words)
+    assert ended.out.splitlines()[:-1] == found
+    assert ended.out.splitlines()[-1] == (":0" if words[0] == "dump" else ":4")
