@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from aliquot.dialects import standard_dialects
-from aliquot.model import Node, NodeGpus, Pod
-from aliquot.simulate.objects import Objects
+from aliquot.model import Node, NodeGpus
+from aliquot.simulate.objects import Objects, OwnedPod
 from aliquot.simulate.orders import by_time
 from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.run import run
@@ -103,6 +103,6 @@ def world_of(cluster: list[dict[str, Any]], arrivals: list[dict[str, Any]]) -> W
     for node in cluster:
         objects.add_node(msgspec.convert(node, Node))
     for pod in arrivals:
-        objects.add_pod(msgspec.convert(pod, Pod))
+        objects.add_pod(msgspec.convert(pod, OwnedPod))
     assert not objects.left_out
     return objects.world()

@@ -8,9 +8,8 @@ import click
 
 from aliquot import logs
 from aliquot.app.running import reporting_errors
-from aliquot.app.simulate.options import OutputOptions, RunOptions, SourceOptions
+from aliquot.app.simulate.options import LISTED, PUBLISHED, SHUFFLED, OutputOptions, RunOptions, SourceOptions
 from aliquot.app.simulate.simulate import simulate
-from aliquot.app.simulate.sources import LISTED, PUBLISHED, SHUFFLED
 from aliquot.cli.options import CONTEXT
 from aliquot.dialects import Dialect
 
@@ -22,7 +21,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option("--nodes", type=_FILE, metavar="FILE", help="The cluster: a list in CSV, or YAML.")
 @click.option("--pods", type=_FILE, metavar="FILE", help="The pods: a list in CSV, or YAML.")
 @click.option("--openb", type=_FOLDER, metavar="DIR", help="The openb trace: the folder with its lists.")
-@click.option("--list", "pod_list", default="default", metavar="NAME", help="Which of openb's lists of pods.")
+@click.option("--list", "pod_list", metavar="NAME", help="Which of openb's lists of pods.  [default: default]")
 @click.option("--from-cluster", is_flag=True, help="The nodes and pods of a live cluster, as they are now.")
 @click.option(
     "--kubeconfig", default="", show_default=False, metavar="FILE", help="For --from-cluster: path of the kubeconfig."
@@ -68,7 +67,9 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     "its cards, if every pod fitted.",
 )
 @click.option(
-    "--policy", default=Dialect.node_policy, metavar="NAME", help="The policy for nodes and cards, or NODE/GPU."
+    "--policy",
+    metavar="NAME",
+    help=f"The policy for nodes and cards, or NODE/GPU.  [default: {Dialect.node_policy}]",
 )
 @click.option("--compare", metavar="A,B,C", help="Several policies, side by side.")
 @click.option(
@@ -105,7 +106,7 @@ def command(
     nodes: Path | None,
     pods: Path | None,
     openb: Path | None,
-    pod_list: str,
+    pod_list: str | None,
     from_cluster: bool,
     kubeconfig: str,
     context: str,
@@ -116,7 +117,7 @@ def command(
     arrivals: tuple[Path, ...],
     arrived: float | None,
     departures: str,
-    policy: str,
+    policy: str | None,
     compare: str | None,
     know_workload: bool,
     returnable: bool,
@@ -154,7 +155,7 @@ def command(
     logs.configure("error")
     source = SourceOptions(
         openb=openb,
-        pod_list=pod_list,
+        pod_list=pod_list or "",
         nodes=nodes,
         pods=pods,
         from_cluster=from_cluster,
@@ -169,7 +170,8 @@ def command(
         departures=departures,
     )
     how = RunOptions(
-        policies=(compare or policy).split(","),
+        policy=policy or "",
+        compare=compare,
         know_workload=know_workload,
         jobs=jobs or len(os.sched_getaffinity(0)),
         add_nodes=add_nodes,

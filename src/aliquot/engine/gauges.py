@@ -8,13 +8,15 @@ import numpy as np
 from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.block import Block
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.policies.fgd import common
+from aliquot.engine.policies.fgd import common, fragments
 from aliquot.engine.policies.measures import idle_share
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 from aliquot.model import CORES, Memory, Part
 
 _BOTH = (Part(cores=CORES, memory=Memory(1)),)
 """A card is idle as far as both its memory and its cores are."""
+_COLUMNS = 1024
+"""Nodes that are measured in one step."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,10 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Expected:
-    """The pods to expect: `shapes` as FGD's authors count them, without the memory of nodes, for their measure; and
+    """The pods to expect: `workload` as FGD's authors count them, without the memory of nodes, for their measure; and
     `needs`, with memory, of which no shape needs as much as another one and more."""
 
-    shapes: Sequence[PodShape]
+    workload: Workload
     needs: Sequence[PodShape]
 
     @classmethod
@@ -55,9 +57,7 @@ class Expected:
         """Only common shapes count. `with_memory` has the memory of nodes too, if `workload` has not."""
         asked = common(with_memory or workload).shapes
         needs = dict.fromkeys(replace(shape, weight=1) for shape in asked if shape.cards)
-        return cls(
-            common(workload).shapes, [need for need in needs if not any(_is_more(need, other) for other in needs)]
-        )
+        return cls(common(workload), [need for need in needs if not any(_is_more(need, other) for other in needs)])
 
 
 def _is_more(need: PodShape, other: PodShape) -> bool:
@@ -94,14 +94,12 @@ def gauging(fleet: Fleet, expected: Expected) -> Generator[None, None, Gauge]:
 
 def _of_block(block: Block, expected: Expected) -> Generator[None, None, Gauge]:
     idle = idle_share(block, block.free_mib, block.free_cores, _BOTH)
-    total, weight = int(idle.sum()), sum(shape.weight for shape in expected.shapes)
-    cards = [CardModel(kind.gpu.model, kind.gpu.mib) for kind in block.types]
-    usable = 0
-    for shape in expected.shapes:
-        if shape.cards:
-            runs = _takes(block, idle, cards, shape)
-            usable += shape.weight * int(idle[runs & (block.host_cpu >= shape.cpu)].sum())
+    weighted = 0
+    for start in range(0, block.width, _COLUMNS):
+        own = slice(start, start + _COLUMNS)
+        weighted += int(fragments(block, idle[:, own], block.host_cpu[own], expected.workload, own).sum())
         yield
+    cards = [CardModel(kind.gpu.model, kind.gpu.mib) for kind in block.types]
     of_use, with_more = np.zeros(idle.shape, np.bool_), np.zeros(idle.shape, np.bool_)
     for shape in expected.needs:
         runs = _takes(block, idle, cards, shape)
@@ -110,8 +108,8 @@ def _of_block(block: Block, expected: Expected) -> Generator[None, None, Gauge]:
         yield
     stranded = np.where(of_use, 0, idle)
     return Gauge(
-        total,
-        total - usable / weight,
+        int(idle.sum()),
+        weighted / expected.workload.weight,
         int(stranded.sum()),
         int(stranded[with_more].sum()),
         tuple(_by_model(block, idle, stranded)),

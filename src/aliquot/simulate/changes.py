@@ -1,7 +1,7 @@
 """What if: the same simulation with more nodes, or with more jobs of a class."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.errors import BadInput
@@ -13,16 +13,13 @@ from aliquot.simulate.selection import parsed_selection
 _MOST = 10_000
 _TINY = 1e-9
 """Tenths do not add up exactly."""
+_Size = tuple[int, int, tuple[str, ...], int, int]
 
 
 @dataclass(frozen=True)
 class MoreNodes:
     model: str
     count: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.count:+d} {self.model}"
 
     def apply(self, world: World, orders: Sequence[Order]) -> Scene:
         """New nodes are like the most common node of the model, and come last where nodes are equally good. Raises
@@ -41,7 +38,7 @@ class MoreNodes:
             replace(order, ranks=[*order.ranks, *range(have, have + self.count)]) if order.ranks else order
             for order in orders
         ]
-        return Scene(World([*world.nodes, *new], world.pods), ranked, self.text)
+        return Scene(World([*world.nodes, *new], world.pods), ranked, f"{self.count:+d} {like.model}")
 
 
 def _kind(node: SimulatedNode) -> tuple[object, ...]:
@@ -56,35 +53,29 @@ class MoreJobs:
     selection: str
     percent: float
 
-    @property
-    def text(self) -> str:
-        return f"{self.selection} {self.percent:+g} %"
-
     def apply(self, world: World, orders: Sequence[Order]) -> Scene:
-        """Copies arrive right after an original, evenly spread over originals of the same size. Raises BadInput if the
-        class is empty."""
-        chosen = parsed_selection(self.selection, Demands(world.nodes))
-        sizes = {number: _size(pod) for number, pod in enumerate(world.pods) if chosen(pod)}
+        """Copies arrive right after their originals. The whole class grows by the percentage, and every size in it as
+        far as whole pods allow. Raises BadInput if the class is empty."""
+        demands = Demands(world.nodes)
+        chosen = parsed_selection(self.selection, demands)
+        sizes = {number: _size(pod, demands) for number, pod in enumerate(world.pods) if chosen(pod)}
         if not sizes:
             raise BadInput(f"no pod is of the class {self.selection!r}")
         changed = [replace(order, arrivals=self._changed(order.arrivals, sizes)) for order in orders]
-        return Scene(world, changed, self.text)
+        return Scene(world, changed, f"{self.selection} {self.percent:+g} %")
 
-    def _changed(self, arrivals: Sequence[Arrival], sizes: Mapping[int, Hashable]) -> list[Arrival]:
-        changed, due = list[Arrival](), dict[Hashable, float]()
-        for arrival in arrivals:
-            if (size := sizes.get(arrival.pod)) is None:
-                changed.append(arrival)
-                continue
-            owed = due.get(size, 0.0) + 1 + self.percent / 100
-            copies = int(owed + _TINY)
-            due[size] = owed - copies
-            changed += [arrival] * copies
-        return changed
+    def _changed(self, arrivals: Sequence[Arrival], sizes: Mapping[int, _Size]) -> list[Arrival]:
+        # one remainder goes from size to size, so the class as a whole is right
+        places = [place for place, arrival in enumerate(arrivals) if arrival.pod in sizes]
+        places.sort(key=lambda place: sizes[arrivals[place].pod])
+        due = [int(count * (1 + self.percent / 100) + 0.5 + _TINY) for count in range(len(places) + 1)]
+        copies = {place: after - before for place, before, after in zip(places, due, due[1:], strict=False)}
+        return [arrival for place, arrival in enumerate(arrivals) for _ in range(copies.get(place, 1))]
 
 
-def _size(pod: SimulatedPod) -> Hashable:
-    return pod.request.containers, pod.request.constraints.models, pod.request.host
+def _size(pod: SimulatedPod, demands: Demands) -> _Size:
+    models = tuple(name for constraint in pod.request.constraints.models for name in constraint.names)
+    return demands.of(pod), pod.cards, models, pod.request.host.cpu, pod.request.host.memory
 
 
 Change = MoreNodes | MoreJobs

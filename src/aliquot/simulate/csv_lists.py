@@ -13,6 +13,7 @@ from aliquot.engine.workload import WHOLE
 from aliquot.errors import BadInput
 from aliquot.model import Host, Memory, Part
 from aliquot.model.bounds import MAX_CARDS, MAX_MIB
+from aliquot.model.host import UNKNOWN
 from aliquot.plain import why
 from aliquot.simulate.making import CARD_MIB, part_of_share, simulated_node, simulated_request
 from aliquot.simulate.scenario import SimulatedNode, SimulatedPod
@@ -42,7 +43,7 @@ class _Fields:
     def text(self, name: str) -> str:
         return (self._row.get(name) or "").strip()
 
-    def number(self, name: str, default: int = 0, most: int = 1 << 40) -> int:
+    def number(self, name: str, default: int = 0, most: int = UNKNOWN) -> int:
         text = self.text(name)
         try:
             number = int(text) if text else default
@@ -68,7 +69,7 @@ class _Fields:
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, _Row]]:
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin files with a mark
             reader = csv.DictReader(file)
             if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
                 raise BadInput(
@@ -85,7 +86,7 @@ def _nodes(row: _Fields) -> Iterator[SimulatedNode]:
     count = row.number("count", 1, _MOST_ALIKE)
     for number in range(count):
         name = row.text("sn") if count == 1 else f"{row.text('sn')}-{number:04d}"
-        host = Host(row.number("cpu_milli"), row.number("memory_mib"))
+        host = Host(row.number("cpu_milli", UNKNOWN), row.number("memory_mib", UNKNOWN))
         cards = row.number("gpu", most=MAX_CARDS)
         yield simulated_node(name, row.text("model"), cards, row.number("gpu_memory_mib", CARD_MIB, MAX_MIB), host)
 
@@ -97,6 +98,8 @@ def _pods(row: _Fields) -> Iterator[SimulatedPod]:
     part = _part(row, cards, milli, row.number("gpu_memory_mib")) if cards else None
     host = Host(row.number("cpu_milli"), row.number("memory_mib"))
     arrives, leaves = row.time("creation_time") or 0.0, row.time("deletion_time")
+    if leaves is not None and leaves < arrives:
+        raise row.wrong("deletion_time is before creation_time")
     for number in range(count):
         name = row.text("name") if count == 1 else f"{row.text('name')}-{number:04d}"
         request = simulated_request(name, part, host, row.names("gpu_spec"))

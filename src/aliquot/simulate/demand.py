@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from aliquot.engine.workload import WHOLE
-from aliquot.model import CORES, Charge, Gpu, NodeGpus, Part
+from aliquot.model import CORES, Charge, Gpu, NodeGpus, Part, peak
 from aliquot.simulate.scenario import SimulatedNode, SimulatedPod
 
 
@@ -37,7 +37,8 @@ class Demands:
         return self._known[key]
 
     def _of(self, pod: SimulatedPod) -> int:
-        return sum(container.part.cards * self._share(pod, container.part) for container in pod.request.containers)
+        containers = pod.request.containers
+        return peak((each.life, each.part.cards * self._share(pod, each.part)) for each in containers)
 
     def _share(self, pod: SimulatedPod, part: Part) -> int:
         if part.whole:

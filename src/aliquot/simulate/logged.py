@@ -1,12 +1,12 @@
-"""A world out of a decision log: every node that it saw, and every pod with GPU, from when it was first seen until it
-was gone. Pods without GPU stay on their nodes, as the log last saw them."""
+"""A world out of a decision log: every node that was there at its end, and every pod with GPU, from when it was first
+seen until it was gone. Pods without GPU stay on their nodes, as the log last saw them."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aliquot.control.decision_log.format import Cards, Header, HeldPart, Hosts, Line, read
 from aliquot.control.decision_log.replay import logged_dialects
-from aliquot.control.state.events import Claimed, Decided, HostTaken, NodeSeen, PodForgotten, PodSeen
+from aliquot.control.state.events import Claimed, Decided, HostTaken, NodeLost, NodeSeen, PodForgotten, PodSeen
 from aliquot.dialects import Dialects, cards_of, demand_of, standard_dialects
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import NO_HOST, UNKNOWN_HOST, Host, Node, NodeGpus, Pod, Request
@@ -52,6 +52,8 @@ class _Seen:
                 self.bound |= {uid: (node, Host(*numbers)) for uid, numbers in pods.items()}
             case NodeSeen(node=node):
                 self._see_node(node)
+            case NodeLost(node=name):
+                self.cards.pop(name, None)
             case PodSeen(pod=pod):
                 self._see_pod(pod, at)
             case HostTaken(uid=uid, node=node, host=host):

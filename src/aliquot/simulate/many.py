@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from signal import SIG_IGN, SIGINT, signal
 from threading import Thread
 from types import TracebackType
@@ -44,16 +45,19 @@ class Runner:
         self._scenes = scenes
         self.jobs = jobs
         self._pool: ProcessPoolExecutor | None = None
+        self._watched, self._held = Pipe(duplex=False)
+        """Workers end when the end that this process holds is closed, and at the latest with this process."""
 
     def __enter__(self) -> "Runner":
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:  # nobody waits for runs that were given up
+            self._held.close()
         if self._pool is not None:
-            if error is not None:  # nobody waits for runs that were given up
-                for child in active_children():
-                    child.terminate()
             self._pool.shutdown(cancel_futures=True)
+        self._held.close()
+        self._watched.close()
 
     def run(self, tasks: Sequence[Task], done: Heard | None = None) -> list[RunResult]:
         """The results in the order of the tasks. `done` hears of each as it comes. Raises AliquotError if a process
@@ -62,7 +66,7 @@ class Runner:
             return [_told(_run(self._scenes, task), done) for task in tasks]
         if self._pool is None:
             # fresh interpreters: a fork would copy the locks of threads
-            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _enter, (self._scenes,))
+            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _enter, (self._scenes, self._watched))
         try:
             futures = [self._pool.submit(_run_here, task) for task in tasks]
             for future in as_completed(futures):
@@ -84,17 +88,15 @@ _scenes: Sequence[Scene]
 """Of a worker process."""
 
 
-def _enter(scenes: Sequence[Scene]) -> None:
+def _enter(scenes: Sequence[Scene], watched: "Connection[None, None]") -> None:
     global _scenes
     signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that started this one
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_end_with, args=(watched,), daemon=True).start()
     _scenes = scenes
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None, "this is a worker"
-    parent.join()
+def _end_with(watched: "Connection[None, None]") -> None:
+    watched.poll(None)  # nothing is ever sent
     os._exit(1)
 
 

@@ -8,11 +8,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import msgspec
+
 from aliquot.dialects import Dialects, cards_of, demand_of, holding_of
-from aliquot.errors import BadDemand, BadRecord, NotPlaced
+from aliquot.errors import BadDemand, BadInput, BadRecord, NotPlaced
 from aliquot.model import NO_HOST, Charge, Host, Node, Pod
 from aliquot.model.host import UNKNOWN
+from aliquot.model.kubernetes import Metadata
 from aliquot.simulate.scenario import SimulatedNode, SimulatedPod, World
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+class _OwnedMetadata(Metadata, frozen=True):
+    owner_references: list[_Owner] | None = None
+
+
+class OwnedPod(Pod, frozen=True):
+    """A pod with its owners, which the server does not need."""
+
+    metadata: _OwnedMetadata
+
+    @property
+    def goes_with_its_node(self) -> bool:
+        """Whether it is a DaemonSet's, or one that kubelet runs by itself."""
+        return any(owner.kind in ("DaemonSet", "Node") for owner in self.metadata.owner_references or ())
 
 
 @dataclass
@@ -25,16 +47,20 @@ class Objects:
     pods: list[SimulatedPod] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     """Why objects were left out."""
-    _bound: list[Pod] = field(default_factory=list)
+    _bound: list[OwnedPod] = field(default_factory=list)
+    _nodes: int = 0
+    _cordoned: int = 0
 
     def add_node(self, node: Node) -> None:
         """Raises BadRecord."""
+        self._nodes += 1
         if node.spec.unschedulable:
+            self._cordoned += 1
             self.left_out.append(f"node {node.key} is cordoned")
             return
         self.nodes.append(SimulatedNode(cards_of(node, self.dialects), node.host, node.metadata.labels))
 
-    def add_pod(self, pod: Pod) -> None:
+    def add_pod(self, pod: OwnedPod) -> None:
         if pod.ended:
             return
         try:
@@ -52,19 +78,28 @@ class Objects:
 
     def world(self) -> World:
         """Raises BadInput."""
-        bound: dict[str, list[Pod]] = {}
+        if self._nodes and not any(node.sellable for node in self.nodes):
+            raise BadInput(f"{self._why_no_cards()}: there is nothing to simulate")
+        bound: dict[str, list[OwnedPod]] = {}
         for pod in self._bound:
             bound.setdefault(pod.spec.node_name, []).append(pod)
         nodes = [self._with(node, bound.get(node.name, [])) for node in self.nodes]
         return World(sorted(nodes, key=lambda node: node.name), self.pods)
 
-    def _with(self, node: SimulatedNode, pods: list[Pod]) -> SimulatedNode:
+    def _why_no_cards(self) -> str:
+        if self._cordoned == self._nodes:
+            return f"every node is cordoned ({self._nodes})"
+        others = f" that is not cordoned ({self._cordoned} are)" if self._cordoned else ""
+        return f"no node{others} publishes cards in any dialect; nvidia.com/gpu alone is none"
+
+    def _with(self, node: SimulatedNode, pods: list[OwnedPod]) -> SimulatedNode:
         used: dict[str, Charge] = dict(node.used)
         taken = sum((pod.host for pod in pods), NO_HOST)
+        daemons = sum((pod.host for pod in pods if pod.goes_with_its_node), NO_HOST)
         for pod in pods:
             for uuid, charge in self._held(pod, node).items():
                 used[uuid] = used.get(uuid, Charge()) + charge
-        return replace(node, used=used, taken=_known(node.host, taken))
+        return replace(node, used=used, taken=_known(node.host, taken), daemons=_known(node.host, daemons))
 
     def _held(self, pod: Pod, node: SimulatedNode) -> Mapping[str, Charge]:
         try:

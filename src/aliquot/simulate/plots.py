@@ -1,5 +1,6 @@
 """Results as plots."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
@@ -11,9 +12,11 @@ from aliquot.simulate.results import Point, RunResult, by_label, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
-_CURVES: Sequence[tuple[str, Callable[[RunResult, Point], float]]] = (
+_Value = Callable[[RunResult, Point], float]
+_CURVES: Sequence[tuple[str, _Value]] = (
     ("allocated, % of cards", lambda _, point: point.allocation),
     ("fragments (FGD's measure), % of cards", lambda run, point: 100 * point.measures.fragments / run.cards),
     ("fragments, % of idle cards", lambda _, point: 100 * point.measures.fragments / max(point.measures.idle, 1e-9)),
@@ -27,6 +30,10 @@ def check_plots(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.suffix.lower() not in FORMATS:
             raise BadInput(f"--plot: {path} does not end in {' or '.join(FORMATS)}")
+        if not path.parent.is_dir():
+            raise BadInput(f"--plot: {path} cannot be written: there is no folder {path.parent}")
+        if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise BadInput(f"--plot: {path} cannot be written: it is a folder, or you lack the right")
     if paths:
         try:
             import matplotlib  # noqa: F401 (an extra that only plots need)
@@ -35,6 +42,15 @@ def check_plots(paths: Sequence[Path]) -> None:
 
 
 def draw(runs: Sequence[RunResult], path: Path) -> None:
+    """Raises BadInput."""
+    try:
+        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+        picture(runs).savefig(path, dpi=110, metadata=metadata)
+    except OSError as error:
+        raise BadInput(f"--plot: {path} cannot be written: {why(error)}") from error
+
+
+def picture(runs: Sequence[RunResult]) -> "Figure":
     """Four curves over what has arrived, with the range of all orders, and two bars."""
     from matplotlib.figure import Figure
 
@@ -49,19 +65,20 @@ def draw(runs: Sequence[RunResult], path: Path) -> None:
     axes[0].legend()
     _failures(axes[4], groups)
     _models(axes[5], groups)
-    try:
-        figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-    except OSError as error:
-        raise BadInput(f"--plot: {path} cannot be written: {why(error)}") from error
+    return figure
 
 
-def _curves(axis: "Axes", groups: dict[str, list[RunResult]], value: Callable[[RunResult, Point], float]) -> None:
+def curve(runs: Sequence[RunResult], value: _Value) -> dict[int, list[float]]:
+    """The value of every run at each percentage that any of them has a point for. A run that has ended keeps its last
+    point."""
+    arrived = sorted({point.arrived for run in runs for point in run.points})
+    return {percent: [value(run, run.at(percent)) for run in runs] for percent in arrived}
+
+
+def _curves(axis: "Axes", groups: dict[str, list[RunResult]], value: _Value) -> None:
     for label, runs in groups.items():
-        values: dict[int, list[float]] = {}
-        for run in runs:
-            for point in run.points:
-                values.setdefault(point.arrived, []).append(value(run, point))
-        arrived = sorted(values)
+        values = curve(runs, value)
+        arrived = list(values)
         (line,) = axis.plot(arrived, [mean(values[each]) for each in arrived], label=label)
         if len(runs) > 1:
             low, high = [min(values[each]) for each in arrived], [max(values[each]) for each in arrived]
@@ -70,7 +87,11 @@ def _curves(axis: "Axes", groups: dict[str, list[RunResult]], value: Callable[[R
 
 def _failures(axis: "Axes", groups: dict[str, list[RunResult]]) -> None:
     failed = [spread(runs, lambda run: run.failed_multi) for runs in groups.values()]
-    bars = axis.bar(list(groups), [own.mean for own in failed], yerr=[own.deviation for own in failed], capsize=3)
+    means, deviations = [own.mean for own in failed], [own.deviation for own in failed]
+    # the colours of the curves
+    bars = axis.bar(
+        list(groups), means, yerr=deviations, capsize=3, color=[f"C{place}" for place in range(len(groups))]
+    )
     axis.bar_label(bars, fmt="%.1f")
     axis.set_title("failed pods that ask for several cards")
     axis.tick_params(axis="x", rotation=20)

@@ -75,8 +75,9 @@ class RunResult:
         return mean(point.allocation for point in self.points if 2 * point.arrived >= last)
 
     def at(self, percent: int) -> Point:
-        """The last point up to there: a large pod may have left this very percentage out."""
-        return [point for point in self.points if point.arrived <= percent][-1]
+        """The last point up to there: a large pod may have left this very percentage out. If already the first pod went
+        beyond it, the first point."""
+        return ([point for point in self.points if point.arrived <= percent] or self.points[:1])[-1]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ def returnable(
     may get worse. The nodes that had least to do go first. This is a search: perhaps even more nodes could go."""
     search = _Search(runner, world, tasks, now, done)
     idle_first = sorted(world.nodes, key=lambda node: (search.peak(node.name), node.name))
-    # pods that stay hold cards of the others
-    candidates = [node for node in idle_first if node.sellable and not node.used]
+    candidates = [node for node in idle_first if node.sellable and node.can_go]
     models = sorted({node.model for node in candidates})
     found = [search.found(model, [node for node in candidates if node.model == model]) for model in models]
     mixed = search.found("", candidates)

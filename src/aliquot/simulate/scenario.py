@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from aliquot.errors import BadInput
-from aliquot.model import NO_HOST, Charge, Host, NodeGpus, Request
+from aliquot.model import NO_HOST, Charge, Host, NodeGpus, Request, peak
 
 
 @dataclass(frozen=True)
 class SimulatedNode:
     """A node, with what `host` has for pods in all. Pods that were there before, and that stay, hold `used` and
-    `taken`."""
+    `taken`. `daemons` is the part of `taken` that would go with the node, such as that of DaemonSets."""
 
     cards: NodeGpus
     host: Host
     labels: Mapping[str, str] = field(default_factory=dict)
     used: Mapping[str, Charge] = field(default_factory=dict)
     taken: Host = NO_HOST
+    daemons: Host = NO_HOST
 
     @property
     def name(self) -> str:
@@ -27,6 +28,11 @@ class SimulatedNode:
     def model(self) -> str:
         """The model of its cards; empty if it has none."""
         return self.cards.gpus[0].model if self.cards.gpus else ""
+
+    @property
+    def can_go(self) -> bool:
+        """Whether no pod that stays would need another node."""
+        return not self.used and self.taken == self.daemons
 
     @property
     def sellable(self) -> int:
@@ -52,9 +58,9 @@ class SimulatedPod:
 
     @property
     def cards(self) -> int:
-        """The number of cards that its containers ask for together."""
-        counts = [container.part.cards for container in self.request.containers]
-        return max(counts, default=0) if self.request.together else sum(counts)
+        """The most cards that its containers ask for at any time."""
+        counts = [(container.life, container.part.cards) for container in self.request.containers]
+        return max((count for _, count in counts), default=0) if self.request.together else peak(counts)
 
 
 @dataclass(frozen=True)

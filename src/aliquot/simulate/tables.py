@@ -13,18 +13,26 @@ _MARK = 100
 _FEW = 5
 
 
-LEGEND = """\
-at N %      cards that are allocated, in percent of all, when pods have asked for N % of them
-settled     with departures: the mean of that over the second half; placed: percent of the cards asked for
+_AT = "at N %      cards that are allocated, in percent of all, when pods have asked for N % of them\n"
+_SETTLED = """\
+settled     cards that are allocated, in percent of all: the mean over the second half of the arrivals
+placed      percent of the cards asked for that pods got
+"""
+_LEGEND = """\
 cards       cards that are allocated at the end
 fragments   percent of all cards that are idle and of no use to an average expected pod (FGD's measure)
 stranded    cards' worth of idle GPU that no expected pod can use; no CPU/mem: of it, for lack of CPU or memory
 failed      pods that found no node; several: of these, pods that asked for several cards"""
 
 
+def legend(runs: Sequence[RunResult]) -> str:
+    """What the columns of the summary mean."""
+    return (_SETTLED if _depart(runs) else _AT) + _LEGEND
+
+
 def summary(runs: Sequence[RunResult]) -> Table:
     """A row per policy: means over the orders, and their standard deviation if there are several."""
-    shares = _settled() if any(each.left for each in runs) else _marks(runs)
+    shares = _settled() if _depart(runs) else _marks(runs)
     table = _table("policy", *shares, "cards", "fragments", "stranded", "no CPU/mem", "failed", "several")
     for label, own in by_label(runs).items():
         table.add_row(
@@ -76,6 +84,10 @@ def _table(*columns: str) -> Table:
 
 
 _Value = Callable[[RunResult], float]
+
+
+def _depart(runs: Sequence[RunResult]) -> bool:
+    return any(each.left for each in runs)
 
 
 def _marks(runs: Sequence[RunResult]) -> dict[str, _Value]:

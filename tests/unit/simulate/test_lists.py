@@ -7,13 +7,15 @@ import pytest
 
 from aliquot.dialects import standard_dialects
 from aliquot.errors import BadInput
-from aliquot.model import Host, Memory, Part, Unit
+from aliquot.model import UNKNOWN_HOST, Host, Memory, Part, Unit
 from aliquot.simulate.csv_lists import read_nodes, read_pods
 from aliquot.simulate.objects import Objects
+from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.published_order import read_order
+from aliquot.simulate.run import run
 from aliquot.simulate.scenario import World
 from aliquot.simulate.yaml_lists import read_yaml
-from tests.unit.simulate.worlds import node, pod
+from tests.unit.simulate.worlds import node, one_by_one, pod
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -37,6 +39,24 @@ def test_nodes_in_the_columns_of_openb(tmp_path: Path) -> None:
         ("b", "P100", 2, Host(64000, 262144)),
         ("a", "", 0, Host(8000, 1024)),
     ]
+
+
+@pytest.mark.parametrize("text", ["sn,gpu\nn,1\n", "sn,gpu,cpu_milli,memory_mib\nn,1,,\n"])
+def test_what_a_list_does_not_say_of_a_node_is_never_short(tmp_path: Path, text: str) -> None:
+    (found,) = read_nodes(written(tmp_path, text))
+    assert found.host == UNKNOWN_HOST
+    world = World([found], [pod(cpu=8000, memory=8000)])
+    assert run(world, one_by_one(world), parsed_policy("lookahead")).failed == ()
+
+
+def test_the_short_form_of_a_node_may_leave_out_cpu_or_memory(tmp_path: Path) -> None:
+    text = "nodes: [{name: a, cards: 1}, {name: b, cards: 1, cpu: 4}, {name: c, cards: 1, cpu: 0, memory: 1Gi}]"
+    hosts = [each.host for each in from_yaml(written(tmp_path, text, "a.yaml")).nodes]
+    assert hosts == [UNKNOWN_HOST, Host(4000, UNKNOWN_HOST.memory), Host(0, 1024)]
+
+
+def test_a_list_that_a_spreadsheet_wrote_can_be_read(tmp_path: Path) -> None:
+    assert [each.name for each in read_nodes(written(tmp_path, "\ufeffsn,gpu\nn1,2\n"))] == ["n1"]
 
 
 def test_pods_in_the_columns_of_openb(tmp_path: Path) -> None:
@@ -76,6 +96,7 @@ def test_memory_of_cards_counts_where_a_list_has_it(tmp_path: Path) -> None:
         ("name,num_gpu,gpu_milli\np,1,0\n", "line 2: gpu_milli is 0, but num_gpu is not"),
         ("name,num_gpu,gpu_milli\np,1,1001\n", "from 0 to 1000"),
         ("name,num_gpu,creation_time\np,1,noon\n", "'noon' is not a number of seconds"),
+        ("name,num_gpu,creation_time,deletion_time\np,1,10,5\n", "line 2: deletion_time is before creation_time"),
         ("name,num_gpu,count\np,1,1099511627776\n", "count: '1099511627776' is not a whole number from 0 to 100000"),
         ("", "has no column 'name'"),
     ],
@@ -97,11 +118,28 @@ def test_a_share_is_a_percentage_or_a_fraction(tmp_path: Path, share: object) ->
 
 
 @pytest.mark.parametrize(
+    ("fields", "part"),
+    [("share: 25%", Part(memory=Memory(25, Unit.PERCENT))), ("cardMemory: 10Gi", Part(memory=Memory(10240)))],
+)
+def test_a_part_of_a_card_means_one_card(tmp_path: Path, fields: str, part: Part) -> None:
+    (found,) = from_yaml(written(tmp_path, f"pods: [{{name: p, {fields}}}]", "a.yaml")).pods
+    assert [each.part for each in found.request.containers] == [part]
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("pods: [{name: p, gpus: 1}]", "unknown field `gpus`"),
-        ("pods: [{name: p, cards: 1, share: 0}]", "'0.0' is not a share of a card"),
-        ("pods: [{name: p, cpu: lots}]", "'lots' is not a Kubernetes quantity"),
+        ("pods: [{name: p, cards: 1, share: 0}]", "pod p, share: '0.0' is not a share of a card"),
+        ("pods: [{name: p, share: half}]", "pod p, share: 'half' is not a share of a card"),
+        ("pods: [{name: p, cpu: lots}]", "pod p, cpu: 'lots' is not a Kubernetes quantity"),
+        ("pods: [{name: p, memory: lots}]", "pod p, memory: 'lots' is not a Kubernetes quantity"),
+        ("nodes: [{name: n, cards: 1, cardMemory: lots}]", "node n, cardMemory: 'lots' is not a Kubernetes quantity"),
+        ("pods: [{name: p, cards: 0, share: 25%}]", "pod p, cards: share, cardMemory and models are of cards"),
+        ("pods: [{name: p, cards: 0, models: [T4]}]", "pod p, cards: share, cardMemory and models are of cards"),
+        ("pods: [{name: p, models: [T4]}]", "pod p, cards: share, cardMemory and models are of cards"),
+        ("pods: [{name: p, share: 25%, cardMemory: 1Gi}]", "pod p, share: cardMemory stands in its place"),
+        ("pods: [{name: p, cards: 1, arrives: 9, leaves: 8}]", "pod p, leaves: it leaves before it arrives"),
         ("nodes: [{cards: 1}]", "missing required field `name`"),
         ("kind: Deployment", "kind 'Deployment' is not read here"),
         ("{kind: List, items: [1]}", "Expected `object`, got `int`"),

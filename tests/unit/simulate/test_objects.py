@@ -9,13 +9,23 @@ import yaml
 
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
+from aliquot.errors import BadInput
 from aliquot.model import Charge, Host, NodeGpus, Pod
 from aliquot.model.records import PLACEMENT, write_placement
-from aliquot.simulate.objects import Objects
+from aliquot.simulate.objects import Objects, OwnedPod
 from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.run import run
 from aliquot.simulate.yaml_lists import read_yaml
-from tests.factories import container_manifest, make_cards, make_gpu, make_node, make_placement, make_pod, node_manifest
+from tests.factories import (
+    container_manifest,
+    make_cards,
+    make_gpu,
+    make_node,
+    make_placement,
+    make_pod,
+    node_manifest,
+    pod_manifest,
+)
 from tests.unit.simulate.worlds import one_by_one
 
 OUR_DIALECTS = [standard_dialects()[kind.name] for kind in OURS]
@@ -25,11 +35,11 @@ LARGE = NodeGpus(
 )
 
 
-def objects(*pods: Pod, keep_bound: bool = False, **node: Any) -> Objects:
+def objects(*pods: Pod | dict[str, Any], keep_bound: bool = False, **node: Any) -> Objects:
     found = Objects(standard_dialects(), keep_bound)
     found.add_node(make_node("n1", CARDS, **node))
     for pod in pods:
-        found.add_pod(pod)
+        found.add_pod(msgspec.convert(msgspec.to_builtins(pod), OwnedPod))
     return found
 
 
@@ -61,6 +71,29 @@ def test_pods_without_gpu_stay_where_they_are() -> None:
     assert world.pods == []
     assert (world.nodes[0].host.cpu, world.nodes[0].taken.cpu) == (32_000, 4000)
     assert found.left_out == ["pod default/c asks for no GPU and is not bound"]
+
+
+@pytest.mark.parametrize(("owner", "can_go"), [("DaemonSet", True), ("Node", True), ("ReplicaSet", False), ("", False)])
+def test_only_pods_that_go_with_their_node_let_it_go(owner: str, can_go: bool) -> None:
+    owners = {"ownerReferences": [{"kind": owner, "name": "o"}]} if owner else {}
+    containers = [container_manifest(gpu_mem=None, resources={"requests": {"cpu": "2"}})]
+    (node,) = objects(pod_manifest("web", containers=containers, node="n1", metadata=owners)).world().nodes
+    assert (node.taken.cpu, node.can_go) == (2000, can_go)
+
+
+def test_a_cluster_without_cards_is_told_why() -> None:
+    cordoned, plain = {"spec": {"unschedulable": True}}, {"allocatable": {"cpu": "8", "nvidia.com/gpu": "4"}}
+    found = Objects(standard_dialects())
+    found.add_node(make_node("n1", make_cards("n1"), **cordoned))
+    with pytest.raises(BadInput, match=r"every node is cordoned \(1\)"):
+        found.world()
+    found.add_node(make_node("n2", None, **plain))
+    with pytest.raises(BadInput, match=r"no node that is not cordoned \(1 are\) publishes cards in any dialect"):
+        found.world()
+    found = Objects(standard_dialects())
+    found.add_node(make_node("n2", None, **plain))
+    with pytest.raises(BadInput, match="no node publishes cards in any dialect"):
+        found.world()
 
 
 def test_of_what_a_node_does_not_say_nothing_is_taken() -> None:

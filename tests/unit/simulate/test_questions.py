@@ -1,10 +1,12 @@
 """What if: more nodes, more jobs, fewer nodes."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from aliquot.errors import BadInput
+from aliquot.model import Charge, Host
 from aliquot.simulate.changes import parsed_growth, parsed_nodes
 from aliquot.simulate.many import Runner, Task
 from aliquot.simulate.orders import shuffled
@@ -21,7 +23,7 @@ def test_a_new_node_is_like_the_most_common_one_of_its_model() -> None:
     order = shuffled(world, 1, 100)
     scene = parsed_nodes("a100=2").apply(world, [order])
     changed, (then,) = scene.world, scene.orders
-    assert scene.variant == "+2 a100"
+    assert scene.variant == "+2 A100", "as the nodes spell it"
     assert [(each.model, each.sellable) for each in changed.nodes[4:]] == [("A100", 8)] * 2
     assert changed.capacity == world.capacity + 16
     assert list(then.ranks) == [*order.ranks, 4, 5]
@@ -72,6 +74,23 @@ def test_a_class_can_shrink() -> None:
     assert len(then.arrivals) == 8
 
 
+@pytest.mark.parametrize(("percent", "change"), [(30, 12), (-30, -12), (100, 40), (1, 0), (2, 1), (-98, -39)])
+def test_a_class_of_many_sizes_grows_as_a_whole(percent: int, change: int) -> None:
+    world = World([node()], [pod(str(number), milli=10 * (number * 7 % 40 + 1)) for number in range(40)])
+    (then,) = parsed_growth(f"share=1-99:{percent}%").apply(world, [one_by_one(world)]).orders
+    assert len(then.arrivals) == 40 + change
+    assert [each.at for each in then.arrivals] == sorted(each.at for each in then.arrivals)
+
+
+@pytest.mark.parametrize("percent", [30, -30])
+def test_every_size_of_a_class_gets_its_share(percent: int) -> None:
+    world = World([node()], [pod(str(milli), milli=milli) for milli in (100, 250, 500, 910)] * 15)
+    (then,) = parsed_growth(f"cards=1:{percent}%").apply(world, [one_by_one(world)]).orders
+    counts = Counter(world.pods[each.pod].name for each in then.arrivals)
+    assert counts.total() == 60 * (100 + percent) // 100
+    assert all(abs(count - 15 * (100 + percent) / 100) < 1 for count in counts.values())
+
+
 @pytest.mark.parametrize("text", ["cards=8", "cards=8:lots", ":30%", "cards=8:-101"])
 def test_what_is_no_growth_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="is not CLASS:PERCENT"):
@@ -116,6 +135,19 @@ def test_a_full_cluster_can_return_nothing() -> None:
 def test_a_pod_without_gpu_may_not_fail_either() -> None:
     world = World([node("a"), node("b")], [pod("web", 0, cpu=30_000), pod("web2", 0, cpu=30_000), pod()])
     assert found(world)[0].nodes == ()
+
+
+def test_a_node_on_which_a_pod_stays_is_not_returned() -> None:
+    busy, served = Host(2000, 500), Host(100, 100)
+    nodes = [
+        node("a"),
+        replace(node("b"), taken=busy),
+        replace(node("c"), taken=served, daemons=served),
+        replace(node("d"), taken=busy + served, daemons=served),
+        replace(node("e"), used={"e-0": Charge(0, 10)}),
+    ]
+    first = found(World(nodes, [pod("x")]))[0]
+    assert (first.of, sorted(first.nodes)) == (2, ["a", "c"])
 
 
 def test_the_last_node_with_cards_stays() -> None:

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from aliquot.app.simulate.checks import check_options
 from aliquot.app.simulate.options import OutputOptions, RunOptions, SourceOptions
 from aliquot.app.simulate.sources import read_orders, read_world
-from aliquot.errors import BadInput
+from aliquot.dialects import Dialect
 from aliquot.simulate.changes import Change, parsed_growth, parsed_nodes
 from aliquot.simulate.many import Heard, Runner, Task
 from aliquot.simulate.plots import check_plots, draw
@@ -21,7 +22,7 @@ from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.results import RunResult, as_plain
 from aliquot.simulate.returnable import Returnable, returnable
 from aliquot.simulate.scenario import Scene
-from aliquot.simulate.tables import LEGEND, per_model, returning, summary
+from aliquot.simulate.tables import legend, per_model, returning, summary
 
 _WIDTH_IN_A_PIPE = 1000
 _SHOWN_LEFT_OUT = 10
@@ -29,13 +30,12 @@ _SHOWN_LEFT_OUT = 10
 
 def simulate(source: SourceOptions, how: RunOptions, output: OutputOptions) -> None:
     """Raises BadInput, and KubeError."""
-    policies = [parsed_policy(name) for name in how.policies]
+    check_options(source, how)
+    named = [how.policy or Dialect.node_policy] if how.compare is None else how.compare.split(",")
+    policies = list(dict.fromkeys(map(parsed_policy, named)))
     changes: list[Change] = [*map(parsed_nodes, how.add_nodes), *map(parsed_growth, how.grow)]
-    if changes and how.returnable:
-        raise BadInput("--returnable asks about the cluster as it is: leave out --add-node and --grow")
     check_plots(output.plots)
-    world, left_out = read_world(source)
-    _tell(left_out)
+    world = read_world(source, _tell)
     orders = read_orders(source, world)
     scenes = [Scene(world, orders), *(change.apply(world, orders) for change in changes)]
     tasks = [
@@ -52,6 +52,8 @@ def simulate(source: SourceOptions, how: RunOptions, output: OutputOptions) -> N
             own = [tasks[place] for place in places]
             found += returnable(runner, world, own, [runs[place] for place in places], count(None))
     _print(runs, found, output)
+    for path in output.plots:
+        draw(runs, path)
 
 
 def _tell(left_out: Sequence[str]) -> None:
@@ -62,18 +64,17 @@ def _tell(left_out: Sequence[str]) -> None:
 
 
 def _print(runs: Sequence[RunResult], found: Sequence[Returnable], output: OutputOptions) -> None:
-    for path in output.plots:
-        draw(runs, path)
     if output.json:
         plain = {"runs": list(map(as_plain, runs)), **({"returnable": found} if found else {})}
         click.echo(msgspec.json.format(msgspec.json.encode(plain)).decode())
         return
+    explained = legend(runs)
     tables = (summary(runs), per_model(runs), *((returning(found),) if found else ()))
     if sys.stdout.isatty():
         console = Console(highlight=False)
-        console.print(*(part for table in tables for part in (table, "")), LEGEND, sep="\n")
+        console.print(*(part for table in tables for part in (table, "")), explained, sep="\n")
     else:
-        click.echo("\n".join((*map(_as_text, tables), LEGEND)))
+        click.echo("\n".join((*map(_as_text, tables), explained)))
 
 
 def _as_text(table: Table) -> str:

@@ -1,12 +1,12 @@
 """Reads the world and the orders that the options name."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
-from aliquot.app.simulate.options import SourceOptions
+from aliquot.app.simulate.options import LISTED, PUBLISHED, SHUFFLED, TIMES, SourceOptions
 from aliquot.dialects import make_dialects
 from aliquot.errors import BadInput
 from aliquot.kube import find
@@ -17,44 +17,51 @@ from aliquot.simulate.objects import Objects
 from aliquot.simulate.orders import by_time, first_part, leaving, parsed_seeds, shuffled
 from aliquot.simulate.published_order import read_order
 from aliquot.simulate.scenario import Order, World
-from aliquot.simulate.yaml_lists import read_yaml
+from aliquot.simulate.yaml_lists import is_yaml, read_yaml
 
-LISTED, SHUFFLED, PUBLISHED = "listed", "shuffled", "published"
-TIMES = "times"
 _FIRST_SEED = "42"
+_DEFAULT_LIST = "default"
 _ARRIVED = 130.0
 _LARGEST_LOAD = 10_000
 
 
-def read_world(source: SourceOptions) -> tuple[World, Sequence[str]]:
-    """The world, and what was left out of it. Raises BadInput, and KubeError."""
+def read_world(source: SourceOptions, tell: Callable[[Sequence[str]], None]) -> World:
+    """`tell` hears what was left out, also if there is no world without it. Raises BadInput, and KubeError."""
     given = [source.openb, source.nodes or source.pods, source.from_cluster, source.decision_log]
     if sum(map(bool, given)) != 1:
         raise BadInput(
             "name one source of the cluster and its pods: --nodes and --pods, --openb, --from-cluster or --decision-log"
         )
     if source.openb is not None:
-        nodes, pods = source.openb / "openb_node_list_gpu_node.csv", _openb_pods(source.openb, source.pod_list)
-        return World(read_nodes(nodes), read_pods(pods)), ()
+        nodes, pods = (
+            source.openb / "openb_node_list_gpu_node.csv",
+            _openb_pods(source.openb, source.pod_list or _DEFAULT_LIST),
+        )
+        return World(read_nodes(nodes), read_pods(pods))
     if source.decision_log is not None:
-        return read_log(source.decision_log), ()
+        return read_log(source.decision_log)
     objects = Objects(make_dialects(), source.keep_bound)
     if source.from_cluster:
         asyncio.run(read_cluster(find(source.kubeconfig or None, source.context), objects))
     else:
         _read_files(source, objects)
-    return objects.world(), objects.left_out
+    try:
+        return objects.world()
+    finally:
+        tell(objects.left_out)
 
 
 def _read_files(source: SourceOptions, objects: Objects) -> None:
     if source.nodes is None or source.pods is None:
         raise BadInput("--nodes and --pods belong together; they may name the same YAML file")
     for path in dict.fromkeys((source.nodes, source.pods)):
-        if path.suffix.lower() in (".yaml", ".yml"):
-            read_yaml(path, objects)
-        elif path is source.nodes:
+        nodes, pods = path == source.nodes, path == source.pods
+        if is_yaml(path):
+            read_yaml(path, objects, nodes=nodes, pods=pods)
+            continue
+        if nodes:
             objects.nodes += read_nodes(path)
-        else:
+        if pods:
             objects.pods += read_pods(path)
 
 
@@ -80,18 +87,19 @@ def read_orders(source: SourceOptions, world: World) -> list[Order]:
 
 def _orders(source: SourceOptions, world: World) -> list[Order]:
     if source.departures == TIMES:
+        if all(pod.leaves is None for pod in world.pods):
+            raise BadInput(f"--departures {TIMES}: no pod has a time at which it leaves; write a load, such as 110")
         return [by_time(world, departures=True)]
     if source.arrivals:
         return [read_order(path, world) for path in source.arrivals]
-    order = source.order or (PUBLISHED if source.openb else LISTED)
-    if order == LISTED:
+    if source.named_order == LISTED:
         return [by_time(world, departures=False)]
     seeds = parsed_seeds(source.seeds or _FIRST_SEED)
-    if order == SHUFFLED:
+    if source.named_order == SHUFFLED:
         return [shuffled(world, seed, source.arrived or _ARRIVED) for seed in seeds]
     if source.openb is None:
         raise BadInput(f"--order {PUBLISHED} needs --openb; with your own lists use --order {SHUFFLED}")
-    return [_published(source.openb, source.pod_list, seed, world) for seed in seeds]
+    return [_published(source.openb, source.pod_list or _DEFAULT_LIST, seed, world) for seed in seeds]
 
 
 def _published(folder: Path, name: str, seed: int, world: World) -> Order:
