@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_rgba
 
 from aliquot.errors import BadInput
 from aliquot.simulate.orders import shuffled
@@ -41,8 +42,6 @@ def test_a_policy_has_the_same_colour_in_curves_and_bars() -> None:
     axes = picture([*runs("binpack"), *runs("spread")]).axes
     lines = [line.get_color() for line in axes[0].lines]
     assert len(set(lines)) == 2
-    from matplotlib.colors import to_rgba
-
     assert [bar.get_facecolor() for bar in axes[4].patches] == [to_rgba(colour) for colour in lines]
 
 
