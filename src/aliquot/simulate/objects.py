@@ -78,7 +78,7 @@ class Objects:
 
     def world(self) -> World:
         """Raises BadInput."""
-        if self._nodes and not any(node.sellable for node in self.nodes):
+        if self._nodes and not any(node.cards.gpus for node in self.nodes):
             raise BadInput(f"{self._why_no_cards()}: there is nothing to simulate")
         bound: dict[str, list[OwnedPod]] = {}
         for pod in self._bound:
@@ -90,7 +90,7 @@ class Objects:
         if self._cordoned == self._nodes:
             return f"every node is cordoned ({self._nodes})"
         others = f" that is not cordoned ({self._cordoned} are)" if self._cordoned else ""
-        return f"no node{others} publishes cards in any dialect; nvidia.com/gpu alone is none"
+        return f"no node{others} publishes cards in any dialect (nvidia.com/gpu alone does not count)"
 
     def _with(self, node: SimulatedNode, pods: list[OwnedPod]) -> SimulatedNode:
         used: dict[str, Charge] = dict(node.used)
