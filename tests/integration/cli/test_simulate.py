@@ -127,9 +127,10 @@ def test_what_cannot_be_done_is_said(args: tuple[str, ...], words: str) -> None:
     assert words in result.stderr
 
 
-def web(node: str) -> dict[str, Any]:
+def web(node: str, owner: str) -> dict[str, Any]:
     container = container_manifest(gpu_mem=None, resources={"requests": {"cpu": "1"}})
-    return pod_manifest("web", containers=[container], node=node)
+    owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "web", "uid": "u"}]
+    return pod_manifest(f"web-{node}", containers=[container], node=node, metadata={"ownerReferences": owners})
 
 
 async def test_a_live_cluster_is_read_and_nothing_is_written(scripted: ScriptedApi, folder: Path) -> None:
@@ -137,7 +138,8 @@ async def test_a_live_cluster_is_read_and_nothing_is_written(scripted: ScriptedA
         scripted.registry.create(resources.NODES, "", node_manifest(name, make_cards(name)))
     for number in range(5):
         scripted.registry.create(resources.PODS, "default", pod_manifest(f"p{number}", 15))
-    scripted.registry.create(resources.PODS, "default", web("n1"))
+    scripted.registry.create(resources.PODS, "default", web("n1", "ReplicaSet"))
+    scripted.registry.create(resources.PODS, "default", web("n2", "DaemonSet"))
     args = (
         "--from-cluster",
         "--kubeconfig",
@@ -152,6 +154,7 @@ async def test_a_live_cluster_is_read_and_nothing_is_written(scripted: ScriptedA
     assert ended.code == 0, ended.err
     (found,) = json.loads(ended.out)["runs"]
     assert (found["cards"], found["arrivals"], found["failed"]) == (4, 5, 1)
+    assert json.loads(ended.out)["returnable"][0]["of"] == 1, "a pod that needs a node runs on n1"
     assert {(seen.method, seen.path.rpartition("/")[2]) for seen in scripted.seen} == {
         ("GET", "nodes"),
         ("GET", "pods"),

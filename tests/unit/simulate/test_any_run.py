@@ -121,6 +121,13 @@ def test_the_measures_are_what_their_definitions_say(nodes: list[SimulatedNode],
     assert (measured.stranded, measured.starved) == (stranded, starved)
 
 
+def test_every_node_of_a_large_cluster_is_measured() -> None:
+    cluster = SimulatedCluster([node(f"n{place:04d}", cpu=0 if place >= 1200 else 1000) for place in range(1500)])
+    measured = gauge(cluster.fleet, expected_pods([pod(), pod("pair", 2), pod("large", 3)]))
+    assert measured.idle == 3_000_000
+    assert measured.fragments == pytest.approx(600_000 + 2_400_000 / 3), "without CPU, or for the large pod"
+
+
 def _idle(cluster: SimulatedCluster, name: str) -> list[int]:
     state = cluster.fleet.state(name)
     assert state is not None
