@@ -38,13 +38,13 @@ BUSY, BROKEN = "GPU-busy", "GPU-broken"
 async def shown_cluster(room: Room, folder: Path) -> AsyncIterator[dict[str, str]]:
     """Yields where the server and the agent serve their metrics, by job."""
     routes = Routes({**GpuShareEndpoint(room.plane).routes(), **metrics.routes(room.plane)})
-    async with _agent(room, folder) as agents, served(routes) as url, aiohttp.ClientSession() as session:
+    async with running_agent(room, folder) as agents, served(routes) as url, aiohttp.ClientSession() as session:
         await _tenants(room, Endpoint(session, url, room))
         yield {"aliquot": urlsplit(url).netloc, "aliquot-agent": agents}
 
 
 @asynccontextmanager
-async def _agent(room: Room, folder: Path) -> AsyncIterator[str]:
+async def running_agent(room: Room, folder: Path) -> AsyncIterator[str]:
     """An agent on n1 whose driver shows a busy card, and one that has fallen off the bus."""
     busy = FakeCard(BUSY, util=42, used_mib=1000, watts=70.5, celsius=61, bus=1)
     broken = FakeCard(BROKEN, util=0, watts=10.0, celsius=30, minor=1, bus=2)
