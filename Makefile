@@ -32,6 +32,7 @@ check: $(DEV) ## lint, format, types, layers
 e2e: $(DEV) ## the same path on a real Kubernetes with a real kubelet and containerd (root)
 	$(BIN)/pytest --durations=15 tests/e2e $(ARGS)
 	$(BIN)/pytest -q $(PARALLEL) --real-api $(addprefix tests/integration/,kube embedded $(if $(ALL),control endpoints))
+	$(BIN)/pytest -q --prometheus tests/integration/monitoring
 
 cluster: $(DEV) ## bring up the real Kubernetes of `make e2e` for a person (root); Ctrl-C takes it down
 	@$(BIN)/python -m tests.rig cluster $(ARGS)

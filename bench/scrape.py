@@ -15,7 +15,7 @@ RATIO = "ratio = limit / ours"
 QUICK = True
 
 _TURNS = 5
-_LONGEST_STRETCH = 25.0
+_LONGEST_STRETCH = 15.0
 """Milliseconds that a call of a scheduler may wait for a scrape. A decision on 5,000 nodes takes a few itself."""
 _MIB = 2**20
 

@@ -43,6 +43,7 @@ def folder() -> Iterator[Path]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--prometheus", action="store_true", help="unpack Debian's Prometheus if it is not in the cache")
     parser.addoption("--real-api", action="store_true", help="run on a real kube-apiserver, not on the embedded one")
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 from click.testing import CliRunner
 
@@ -27,8 +28,16 @@ def generated() -> Iterator[tuple[Path, str]]:
     names = "".join(f"          - {name}\n" for name in _managed())
     yield volcano, _with_list(volcano, r"(?<=extender\.managedResources:\n)(?: +- .*\n)+", names)
     policy, config_map = NATIVE / "older/scheduler-policy-config.json", NATIVE / "older/scheduler-policy-configmap.yaml"
-    for path, indent in (policy, 6), (config_map, 10):
-        yield path, _with_list(path, r'(?<="managedResources": )\[.*?\n +\]', _as_json(indent))
+    for path, spaces in (policy, 6), (config_map, 10):
+        yield path, _with_list(path, r'(?<="managedResources": )\[.*?\n +\]', _as_json(spaces))
+    rules = DEPLOY / "monitoring" / "prometheusrule.yaml"
+    yield rules, rules.read_text().partition("spec:\n")[0] + "spec:\n" + _operators_groups()
+
+
+def _operators_groups() -> str:
+    """The groups of Prometheus' own rules."""
+    _, _, groups = (DEPLOY / "monitoring" / "alerts.yaml").read_text().partition("groups:\n")
+    return indent("groups:\n" + groups, "  ")
 
 
 def _managed() -> dict[str, bool]:

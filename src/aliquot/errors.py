@@ -12,6 +12,7 @@ AliquotError
 │   ├── AlreadyHeld     the pod already holds another part on the node
 │   ├── NotPlaced       the container has no placement
 │   └── NotLeading      this server does not hold the Lease; only the holder commits
+├── NoAnswerFromPrometheus  it cannot be reached, or answers nothing that can be used
 └── KubeError           the API server refused, or did not answer (aliquot.kube.errors)
 
 Errors of libraries (aiohttp, msgspec, grpc, pynvml) are translated at one boundary each, with `raise ... from`.
@@ -65,3 +66,7 @@ class NotPlaced(Refused):
 
 class NotLeading(Refused):
     """This server does not hold the Lease, or no longer. Only the holder commits."""
+
+
+class NoAnswerFromPrometheus(AliquotError):
+    """It cannot be reached, or answers nothing that can be used."""

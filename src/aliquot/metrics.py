@@ -297,7 +297,6 @@ NODE_SILENCE = GaugeTable(
 )
 CARD_ALLOCATED = GaugeTable("aliquot_card_allocated_ratio", "The part of a card that pods hold.", _CARD)
 CARD_ALLOCATED_MEMORY = GaugeTable("aliquot_card_allocated_memory_bytes", "Memory of a card that pods hold.", _CARD)
-CARD_MEMORY = GaugeTable("aliquot_card_memory_bytes", "Memory of a card.", _CARD)
 NAMESPACE_ALLOCATED = GaugeTable(
     "aliquot_namespace_allocated_cards", "Cards of a model that a namespace's pods hold.", ("model", "namespace")
 )

@@ -28,7 +28,7 @@ class Aliquot:
         rig.apply(_DEPLOY / "aliquot.yaml")
         ports = {endpoint: free_port() for endpoint in ENDPOINTS}
         self._urls = {endpoint: f"http://{LOOPBACK}:{port}" for endpoint, port in ports.items()}
-        self.url = self._urls["gpushare"]
+        self.url, self.native_url = self._urls["gpushare"], self._urls["native"]
         kubeconfig = rig.service_account_kubeconfig(NAMESPACE, "aliquot-server")
         listening = {f"{endpoint}-port": port for endpoint, port in ports.items()}
         flags = {"kubeconfig": kubeconfig, "address": LOOPBACK, **listening, "health-port": 0}

@@ -43,6 +43,8 @@ def _documents(path: Path) -> list[dict[str, Any]]:
 def _nested(kind: str) -> Iterator[tuple[str, str]]:
     """What ConfigMaps carry under a key that ends so, and where it stands."""
     for path in sorted(DEPLOY.glob("**/*.yaml")):
+        if path.parent.name == "monitoring":  # files of Prometheus
+            continue
         for document in _documents(path):
             if document["kind"] == "ConfigMap":
                 for key, text in (document.get("data") or {}).items():

@@ -10,6 +10,7 @@ from aliquot.config.server_tree import ServerConfig
 from aliquot.control.audit.audit import Audit
 from aliquot.control.inputs.agent_heartbeats import AgentHeartbeats
 from aliquot.control.inputs.disruption_budgets import Budgets
+from aliquot.control.inputs.past_load import PastLoad
 from aliquot.control.inputs.quota_map import QuotaMap
 from aliquot.control.inputs.unhealthy_maps import UnhealthyMaps
 from aliquot.control.leadership.api_contact import ApiContact
@@ -106,12 +107,22 @@ class ControlPlane:
         self.budgets = Budgets(client, self.clock)
         self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
         self.heartbeats = AgentHeartbeats(client, self.clock, self.cluster)
+        self.past_load = PastLoad(
+            self.heartbeats.history, self.pods.with_uid, self.clock, self.settings.history.prometheus
+        )
+        """The load of cards and pods in the past."""
         self._contact = ApiContact(client, self.clock)
         self.changed: Signal[None] = Signal()
         """Emitted after every pod or node event, and every change of our role."""
         self.leadership.changed.subscribe(self._on_role)
 
     async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            await self.past_load.close()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pulse.run())
             tasks.create_task(self._contact.run())
@@ -153,7 +164,14 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role and degraded features, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.cluster.unread)
+        others = (
+            self.heartbeats,
+            self.past_load,
+            self.quota_map,
+            self.unhealthy_maps,
+            self.budgets,
+            self.cluster.unread,
+        )
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:

@@ -77,6 +77,9 @@ LARGEST_ANSWER = 1024 * MIB
 LARGEST_REFUSAL = MIB
 """The same of an answer that is an error."""
 
+LARGEST_HISTORY = MIB
+"""Bytes of an answer of Prometheus: 240 samples are 10 KB."""
+
 # -- calls
 
 LARGEST_HEAD = 64 * KIB

@@ -84,7 +84,7 @@ async def test_only_the_largest_have_series_of_their_own_and_the_others_are_coun
     assert [name for name in found if name.startswith("aliquot_node_cards{")] == ['aliquot_node_cards{node="n2"}']
     (pod,) = [name for name in found if name.startswith("aliquot_pod_allocated_cards{")]
     assert 'pod="large"' in pod
-    assert len([name for name in found if name.startswith("aliquot_card_memory_bytes{")]) == 1
+    assert len([name for name in found if name.startswith("aliquot_card_allocated_memory_bytes{")]) == 1
     hidden = {name: value for name, value in found.items() if name.startswith("aliquot_hidden{")}
     assert list(hidden.values()) == [3, 0, 1, 2], hidden
     assert found['aliquot_model_cards{model="Tesla T4"}'] == 4, "sums are of all"

@@ -10,6 +10,7 @@ from aliquot.clock import Clock
 from aliquot.control.inputs.load_history import LoadHistory
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, TimePassed
+from aliquot.engine import PolicySettings
 from aliquot.errors import BadRecord
 from aliquot.kube import LEASES, Client, Informer, KubeError
 from aliquot.kube.errors import Forbidden
@@ -19,7 +20,7 @@ from aliquot.model.records import NODE_LEASES
 
 _log = structlog.get_logger()
 
-_LONGEST_SECONDS = 60
+_LONGEST_SECONDS = 40
 """Two of an agent's longest periods: a Lease without a duration, or with a longer one, counts as expired then."""
 _TICK_SECONDS = 5.0
 _NAMES = 5
@@ -79,7 +80,7 @@ class AgentHeartbeats:
 
     def has_fresh_load(self, node: str) -> bool:
         sample = self.samples.get(node)
-        return sample is not None and self._clock.monotonic() - sample.at <= _LONGEST_SECONDS
+        return sample is not None and self._clock.monotonic() - sample.at <= PolicySettings.stale_after
 
     def notes(self) -> list[str]:
         told = [

@@ -101,15 +101,14 @@ def _read_cards(blocks: list[_Held], most: int, pauses: Pauses) -> Iterator[None
     shares = np.concatenate([held.share[held.counts] for held in blocks])
     places = np.concatenate([np.argwhere(held.counts) for held in blocks])
     numbers = np.repeat(np.arange(len(blocks)), [int(held.counts.sum()) for held in blocks])
-    rows: list[tuple[tuple[str, str, str], float, float, int]] = []
+    rows: list[tuple[tuple[str, str, str], float, float]] = []
     yield from pauses()
     for place in largest("cards", shares, most):
         held, (row, column) = blocks[int(numbers[place])], places[place].tolist()
         gpu = held.block.state_at(column).cards.gpus[row]
         labels = gpu.model, held.block.names[column], gpu.uuid
-        rows.append((labels, float(held.share[row, column]), float(held.mib[row, column]), gpu.mib))
+        rows.append((labels, float(held.share[row, column]), float(held.mib[row, column])))
         yield from pauses()
-    metrics.CARD_ALLOCATED.rows = [(labels, share) for labels, share, _, _ in rows]
-    metrics.CARD_ALLOCATED_MEMORY.rows = [(labels, mib * MIB) for labels, _, mib, _ in rows]
-    metrics.CARD_MEMORY.rows = [(labels, mib * MIB) for labels, _, _, mib in rows]
+    metrics.CARD_ALLOCATED.rows = [(labels, share) for labels, share, _ in rows]
+    metrics.CARD_ALLOCATED_MEMORY.rows = [(labels, mib * MIB) for labels, _, mib in rows]
     yield from pauses()

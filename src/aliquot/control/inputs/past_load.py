@@ -1,0 +1,88 @@
+"""The load of the past, for whoever asks: the last hour from memory, more from Prometheus if there is one."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.control.inputs.load_history import LENGTH, PERIOD, History, LoadHistory, PastUse
+from aliquot.control.inputs.prometheus import Prometheus
+from aliquot.errors import NoAnswerFromPrometheus
+from aliquot.model import Pod
+
+_log = structlog.get_logger()
+_HOUR = LENGTH * PERIOD
+
+
+@dataclass(frozen=True)
+class Past:
+    """`source` is memory or prometheus."""
+
+    history: History
+    source: str
+
+
+class PastLoad:
+    def __init__(
+        self, memory: LoadHistory, pod_with: Callable[[str], Pod | None], clock: Clock, prometheus: str = ""
+    ) -> None:
+        self._memory = memory
+        self._pod_with = pod_with
+        self._clock = clock
+        self._prometheus = Prometheus(prometheus) if prometheus else None
+        self.trouble = ""
+        """Why Prometheus gave no answer the last time."""
+
+    async def close(self) -> None:
+        if self._prometheus is not None:
+            await self._prometheus.close()
+
+    def notes(self) -> list[str]:
+        return [f"load is known for the last hour only: {self.trouble}"] if self.trouble else []
+
+    async def card(self, uuid: str, seconds: float = _HOUR) -> Past | None:
+        """Of a card by its UUID, for the last so many seconds; None if nothing is known."""
+        recent, now = self._memory.card(uuid), self._now()
+        if self._prometheus is None or seconds <= _HOUR:
+            return _of_memory(recent)
+        return await self._asked(self._prometheus.card(uuid, now - seconds, now), recent)
+
+    async def pod(self, uid: str, seconds: float = _HOUR) -> Past | None:
+        """Of a pod by its UID. An earlier pod of the same name does not count."""
+        recent, pod, now = self._memory.pod(uid), self._pod_with(uid), self._now()
+        if self._prometheus is None or seconds <= _HOUR or pod is None:
+            return _of_memory(recent)
+        meta = pod.metadata
+        since = max(now - seconds, _created(pod))
+        return await self._asked(self._prometheus.pod(meta.namespace, meta.name, since, now), recent)
+
+    def _now(self) -> float:
+        return self._clock.wall_ns() / 1e9
+
+    async def _asked(self, answer: Awaitable[tuple[PastUse, ...]], recent: History | None) -> Past | None:
+        """What memory has if Prometheus has nothing."""
+        try:
+            samples = await answer
+        except NoAnswerFromPrometheus as error:
+            if str(error) != self.trouble:
+                _log.warning("cannot read the load of the past", why=str(error))
+            self.trouble = str(error)
+            return _of_memory(recent)
+        self.trouble = ""
+        if not samples:
+            return _of_memory(recent)
+        idle_since = recent.idle_since if recent is not None else None
+        return Past(History(samples[0].at, samples, idle_since), "prometheus")
+
+
+def _of_memory(recent: History | None) -> Past | None:
+    return Past(recent, "memory") if recent is not None else None
+
+
+def _created(pod: Pod) -> float:
+    try:
+        return datetime.fromisoformat(pod.metadata.creation_timestamp or "").timestamp()
+    except ValueError:
+        return 0.0

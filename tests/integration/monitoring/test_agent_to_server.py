@@ -1,0 +1,41 @@
+"""What a driver shows reaches the server's decisions: library, agent, Lease, cluster state, policy."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import until
+from tests.integration.monitoring.cluster import BUSY, running_agent
+from tests.integration.room import Room
+
+pytestmark = pytest.mark.embedded_only("time is moved by hand")
+
+
+async def test_the_load_of_a_card_is_known_to_policies_and_in_its_history(room: Room, folder: Path) -> None:
+    async with running_agent(room, folder):
+        heartbeats = room.plane.heartbeats
+
+        def measured() -> float | None:
+            sample = heartbeats.samples.get("n1")
+            card = sample.load.cards.get(BUSY) if sample is not None else None
+            return card.cores if card is not None else None
+
+        await until(lambda: measured() is not None, "the agent reports load", passing=room.clock)
+        assert measured() == 0.42
+        assert room.plane.cluster.fleet.blocks[0].loads("n1")[BUSY][0] == 0.42
+        found = await room.plane.past_load.card(BUSY)
+        assert found is not None
+        assert (found.source, found.history.samples[-1].cores) == ("memory", 0.42)
+        assert heartbeats.silent() == []
+
+
+async def test_an_agent_that_ends_is_noticed_within_two_periods(room: Room, folder: Path) -> None:
+    async with running_agent(room, folder):
+        await until(lambda: room.plane.heartbeats.leases.all(), "the agent beats", passing=room.clock)
+    silence = room.plane.heartbeats.silence("n1")
+    assert silence is not None
+    await room.clock.move(40 - silence)
+    assert room.plane.heartbeats.silent() == []
+    await room.clock.move(1)
+    assert room.plane.heartbeats.silent() == ["n1"]
+    assert "the agents of these nodes are silent: n1" in room.plane.notes()
