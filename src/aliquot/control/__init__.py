@@ -1,6 +1,6 @@
 """The control plane: informer caches, the cluster state, and the only code that writes.
 
-Its names are imported when they are first used: `kubectl gpu` needs the cluster state, and neither leadership nor loops.
+Its names are imported when they are first used: `kubectl gpu` needs the cluster state, and no leadership or loops.
 """
 
 from typing import TYPE_CHECKING
