@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.events import Marked, NodeSeen, PodSeen, QuotasRead
+from aliquot.control.state.events import Loaded, Marked, NodeSeen, PodSeen, QuotasRead, TimePassed
 from aliquot.dialects import Dialects
 from aliquot.dialects.unhealthy import unhealthy_cards
 from aliquot.errors import BadRecord
@@ -44,8 +44,12 @@ class ClusterView:
         return any(right.resource == resource for right in self.missing)
 
 
-def view_of(objects: ClusterObjects, dialects: Dialects | None = None) -> ClusterView:
-    cluster = ClusterState(dialects)
+def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decides: bool = True) -> ClusterView:
+    """A view that `decides` also knows what policies learn from pods."""
+    cluster = ClusterState(dialects, learns=decides)
+    leases = {lease.metadata.name: lease for lease in objects.leases}
+    loads = recent_loads(leases, objects.at)
+    cluster.apply(TimePassed(objects.at))
     cluster.apply(QuotasRead(objects.quotas))
     for node, text in objects.unhealthy.items():
         with suppress(BadRecord):  # the server keeps the last readable list, and we have none
@@ -54,14 +58,16 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None) -> Cluste
         cluster.apply(NodeSeen(each))
     for pod in objects.pods:  # after the nodes: reading a pod's placement needs the cards of its node
         cluster.apply(PodSeen(pod))
-    leases = {lease.metadata.name: lease for lease in objects.leases}
+    for name, load in loads.items():
+        busy = {uuid: card.cores for uuid, card in load.cards.items() if card.cores is not None}
+        cluster.apply(Loaded(name, load.at, busy, frozenset(load.pods)))
     return ClusterView(
         cluster,
         objects.at,
         {node.key: node for node in objects.nodes},
         {pod.metadata.uid: pod for pod in objects.pods},
         leases,
-        recent_loads(leases, objects.at),
+        loads,
         objects.events,
         objects.namespace,
         objects.missing,
