@@ -17,13 +17,11 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "Leadership": "leadership.leadership",
-            "Role": "leadership.leadership",
-            "Side": "leadership.leadership",
-            "Committer": "placing.commit",
-            "Placed": "placing.transaction",
-            "ControlPlane": "plane",
-            "ClusterState": "state.cluster_state",
+            "leadership.leadership": "Leadership Role Side",
+            "placing.commit": "Committer",
+            "placing.transaction": "Placed",
+            "plane": "ControlPlane",
+            "state.cluster_state": "ClusterState",
         },
     )
 

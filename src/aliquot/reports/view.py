@@ -15,7 +15,7 @@ from aliquot.model import Node, Pod
 from aliquot.model.load import LOAD, NodeLoad, read_load
 from aliquot.reports.objects import ClusterObjects, Missing
 
-LONGEST_LOAD_AGE = 90.0
+LOAD_IS_PRESENT_FOR = 90.0
 """Seconds after which nobody should take a measurement for the present."""
 
 
@@ -45,8 +45,8 @@ class ClusterView:
 
 
 def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decides: bool = True) -> ClusterView:
-    """A view that `decides` also knows what policies learn from pods."""
-    cluster = ClusterState(dialects, learns=decides)
+    """A view that does not decide takes less than half the time."""
+    cluster = ClusterState(dialects, decides=decides)
     leases = {lease.metadata.name: lease for lease in objects.leases}
     loads = recent_loads(leases, objects.at)
     cluster.apply(TimePassed(objects.at))
@@ -58,7 +58,7 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decide
         cluster.apply(NodeSeen(each))
     for pod in objects.pods:  # after the nodes: reading a pod's placement needs the cards of its node
         cluster.apply(PodSeen(pod))
-    for name, load in loads.items():
+    for name, load in loads.items() if decides else ():
         busy = {uuid: card.cores for uuid, card in load.cards.items() if card.cores is not None}
         cluster.apply(Loaded(name, load.at, busy, frozenset(load.pods)))
     return ClusterView(
@@ -82,7 +82,7 @@ def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]
             continue
         with suppress(BadRecord):
             load = read_load(text)
-            if now - load.at <= LONGEST_LOAD_AGE:
+            if now - load.at <= LOAD_IS_PRESENT_FOR:
                 found[node] = load
     return found
 

@@ -78,7 +78,7 @@ def test_another_python_is_told_so() -> None:
 
 def test_every_module_that_a_plugin_may_import_is_in_its_file() -> None:
     held = own_package(Path("src"))
-    assert {"aliquot/kubectl/gpu/nodes.py", "aliquot/engine/judge.py", "aliquot/errors.py"} <= held.keys()
+    assert {"aliquot/kubectl/gpu/nodes.py", "aliquot/engine/judging.py", "aliquot/errors.py"} <= held.keys()
     assert not any(name.startswith(("aliquot/agent", "aliquot/app", "aliquot/endpoints")) for name in held)
 
 

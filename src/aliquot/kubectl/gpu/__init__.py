@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from aliquot.kubectl.gpu.parsing import parse
 
     gc.set_threshold(_UNCOLLECTED)
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would import it, which takes 30 ms
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [COMPLETE]:
         from aliquot.kubectl.gpu.completing import main as complete
