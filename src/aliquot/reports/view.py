@@ -57,7 +57,8 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decide
     for each in objects.nodes:
         cluster.apply(NodeSeen(each))
     for pod in objects.pods:  # after the nodes: reading a pod's placement needs the cards of its node
-        cluster.apply(PodSeen(pod))
+        if decides or pod.asks_extended:  # the CPU of the others matters to decisions only
+            cluster.apply(PodSeen(pod))
     for name, load in loads.items() if decides else ():
         busy = {uuid: card.cores for uuid, card in load.cards.items() if card.cores is not None}
         cluster.apply(Loaded(name, load.at, busy, frozenset(load.pods)))
