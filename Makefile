@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := requirements/dev.txt
 export PIP_BUILD_CONSTRAINT := requirements/dev.txt
 
-.PHONY: help demo test check e2e cluster bench soak image pins proto manifests picture clean
+.PHONY: help demo test check e2e cluster bench soak image plugins pins proto manifests picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ soak: $(DEV) ## the property tests for hours; EXAMPLES= per property, MINUTES= p
 
 image: $(DEV) ## container images of all programs as one OCI archive: no Docker, no root (docs/image.md)
 	@$(BIN)/python -m image $(ARGS)
+
+plugins: $(DEV) ## each kubectl plug-in as one file in dist/, for Python 3.11 and later (docs/kubectl.md)
+	@$(BIN)/python -m plugins $(ARGS)
 
 pins: $(DEV) ## refresh the exact versions in requirements/ from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --no-annotate --no-header pyproject.toml -o requirements/run.txt

@@ -40,8 +40,8 @@ NOT_REACHED = {
         "engine.one_node.packing._MAX_WORK",
         "engine.policies.elastic_trade.MAX_WAYS",
         "engine.policies.topology._MAX_SETS",
-        "engine.preempt._MAX_HOLDERS",
-        "engine.preempt._MAX_SETS_OF_CARDS",
+        "engine.preempting._MAX_HOLDERS",
+        "engine.preempting._MAX_SETS_OF_CARDS",
         "engine.why.relax._MAX_HOPEFUL",
         "engine.why.relax._MAX_NODES",
         "control.state.search_budget._MAX_CHARGED",
@@ -83,6 +83,7 @@ NOT_REACHED = {
     },
     "what a person asks of a simulation on a machine of their own": {
         "app.simulate.sources._LARGEST_LOAD",
+        "reports.manifests.MAX_REPLICAS",
         "simulate.orders._LONGEST_RANGE",
         "simulate.orders._MAX_ARRIVALS",
         "simulate.orders._MAX_SEEDS",

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-FULL = 1_000_000
+FULL_EFFORT = 1_000_000
 """Steps of a decision without an explicit effort: about a second."""
 _LEAST_SHARE = 10_000
 """Steps for one of many nodes. Less is not worth beginning."""
@@ -19,7 +19,7 @@ _LEAST_SHARE = 10_000
 class Effort:
     """The budget of one decision. All of its searches, on all nodes, take their steps from here."""
 
-    def __init__(self, steps: int = FULL) -> None:
+    def __init__(self, steps: int = FULL_EFFORT) -> None:
         self.steps = steps
         self.left = steps
         self.remembered = 0

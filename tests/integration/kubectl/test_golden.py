@@ -6,9 +6,10 @@ import pytest
 
 from tests.integration.kubectl.cluster import cluster
 from tests.integration.kubectl.command import archived
-from tests.integration.kubectl.golden import GOLDEN, blocks, shown
+from tests.integration.kubectl.golden import GOLDEN, GUIDE, blocks, shown
 
 _CASES = dict(blocks(GOLDEN.read_text()))
+_GUIDED = dict(blocks(GUIDE.read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +20,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("arguments", _CASES)
 def test_output(arguments: str, archive: str) -> None:
     assert shown(arguments, archive) == _CASES[arguments]
+
+
+@pytest.mark.parametrize("arguments", _GUIDED)
+def test_the_guide_shows_real_output(arguments: str, archive: str) -> None:
+    assert shown(arguments, archive) == _GUIDED[arguments]

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -42,7 +41,7 @@ def test_help_without_a_command_names_them_all() -> None:
 
 
 @pytest.fixture
-def filled(scripted: ScriptedApi, admin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def filled(scripted: ScriptedApi, admin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cluster of the golden tests on an API server, and the files that the examples name."""
     objects = cluster()
     for namespace in ("research", "aliquot-nodes"):

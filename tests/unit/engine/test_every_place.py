@@ -14,7 +14,7 @@ from aliquot.dialects import Holding
 from aliquot.engine.all_nodes.room import Need, Room
 from aliquot.engine.block import DECISIVE, Block
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.judge import judge
+from aliquot.engine.judging import judge
 from aliquot.engine.one_node.puzzle import Size
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.alike import label_shape, shape

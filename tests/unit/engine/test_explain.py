@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
-from aliquot.engine.judge import judge
+from aliquot.engine.judging import judge
 from aliquot.engine.one_node.look import fits
 from aliquot.engine.one_node.obstacles import obstacle
 from aliquot.engine.one_node.search import arrange

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aliquot.engine.holder import Holder, freed, without
 from aliquot.engine.one_node.look import fits
-from aliquot.engine.preempt import VictimSet, complete, preempt
+from aliquot.engine.preempting import VictimSet, complete, preempt
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, ContainerRequest, Memory, NodeGpus, Part, Request, Unit
 from tests.factories import T4, make_cards, make_gpu

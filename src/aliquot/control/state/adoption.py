@@ -7,13 +7,14 @@ from dataclasses import replace
 import structlog
 from msgspec import structs
 
+from aliquot import engine
 from aliquot.control.state.observed_nodes import ObservedNodes
 from aliquot.control.state.totals import Totals
 from aliquot.control.state.trial import open_trial
 from aliquot.dialects import Dialect, Dialects, Holding, demand_of, holding_of
 from aliquot.dialects.observed_pods import observed_holding
 from aliquot.dialects.reading import in_doubt
-from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
+from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import NodeGpus, Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
@@ -289,8 +290,8 @@ class Adoption:
 
     def _place(self, request: Request, dialect: Dialect, node: str) -> Placement | None:
         fleet, policies = self._totals.fleet, (dialect.gpu_policy, dialect.node_policy)
-        columns = fleet.table.find(NameBlock.of([node]))
-        return judge(fleet, request, *policies, effort=Effort(_STEPS), among=columns).placement(node)
+        columns = fleet.table.find(engine.NameBlock.of([node]))
+        return engine.judge(fleet, request, *policies, effort=Effort(_STEPS), among=columns).placement(node)
 
 
 def _is_forged(pod: Pod, held: Entry | None) -> bool:

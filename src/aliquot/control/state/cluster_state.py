@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 from itertools import islice
+from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import structs
 
+from aliquot import engine
 from aliquot.control.state import claims
 from aliquot.control.state.adoption import Adoption
 from aliquot.control.state.events import (
@@ -45,41 +46,27 @@ from aliquot.control.state.trial import Trial, open_trial
 from aliquot.control.state.unhealthy_marks import Marks
 from aliquot.control.state.unreadable_nodes import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
-from aliquot.engine import (
-    Effort,
-    Explanation,
-    Fleet,
-    Holder,
-    Ints,
-    Judgement,
-    NameBlock,
-    NodeFinding,
-    NodeState,
-    PolicySettings,
-    Preemption,
-    QuotaCheck,
-    QuotaLine,
-    Quotas,
-    check_policies,
-    check_quota,
-    complete,
-    explain,
-    explain_node,
-    fits_without,
-    judge,
-    node_reason,
-    on_each,
-    preempt,
-    quota_usage,
-    uses_load,
-    within,
-)
+from aliquot.engine import Holder, NodeState, Quotas, on_each, within
 from aliquot.engine.workload import Workload
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 from aliquot.model.bounds import MAX_GPU_CONTAINERS
 from aliquot.signals import Signal
+
+if TYPE_CHECKING:
+    from aliquot.engine import (
+        Effort,
+        Explanation,
+        Fleet,
+        Ints,
+        Judgement,
+        NodeFinding,
+        PolicySettings,
+        Preemption,
+        QuotaCheck,
+        QuotaLine,
+    )
 
 _NODE_STEPS, _HOLDER_STEPS = 30, 3
 """Steps to read the holders of a node (`engine.effort`)."""
@@ -88,14 +75,19 @@ _NODE_STEPS, _HOLDER_STEPS = 30, 3
 class ClusterState:
     """Changes only through `apply`, one event after another, so that it can be recorded and replayed."""
 
-    def __init__(self, dialects: Dialects | None = None, searches: SearchBudget | None = None) -> None:
-        """Raises BadConfig for an unusable private policy, or an unknown default policy of a dialect."""
+    def __init__(
+        self, dialects: Dialects | None = None, searches: SearchBudget | None = None, *, decides: bool = True
+    ) -> None:
+        """One that does not decide knows only who holds what: it loads no policies, and counts no shapes for them,
+        which is a quarter of the work of seeing a pod. Raises BadConfig for an unusable private policy, or an unknown
+        default policy of a dialect."""
         self.dialects = dialects or standard_dialects()
-        for dialect in self.dialects.values():
+        for dialect in self.dialects.values() if decides else ():
             _check_defaults(dialect)
         self.totals = Totals()
         self.ledger = self.totals.ledger
         self.quotas = Quotas()
+        self._decides = decides
         self.shapes = SeenShapes(self.dialects)
         self.adoption = Adoption(self.totals, self.dialects)
         self.unplaced = self.adoption.unplaced
@@ -111,7 +103,7 @@ class ClusterState:
         """Load that no decision depended on yet, by node."""
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> "Fleet":
         return self.totals.fleet
 
     # -- events
@@ -201,7 +193,7 @@ class ClusterState:
 
     def _see_pod(self, pod: Pod) -> Effects:
         """A bound pod holds its part until its containers have ended."""
-        is_new = self.shapes.see(pod)
+        is_new = self._decides and self.shapes.see(pod)
         effects = self._free(pod.metadata.uid) if pod.ended else self._see_living(pod)
         if is_new or (effects.record is not None and pod.metadata.uid in self.shapes.uids):
             return replace(effects, changed=True, record=None)  # a smaller event would say nothing about the shape
@@ -310,32 +302,35 @@ class ClusterState:
             if (count := len(demand.request.containers)) > MAX_GPU_CONTAINERS:
                 raise BadDemand(f"{count} containers ask for GPUs; Aliquot places at most {MAX_GPU_CONTAINERS} per pod")
             constraints, ours = demand.request.constraints, _our_prefix(self.dialects)
-            check_policies(
-                constraints.gpu_policy,
-                constraints.node_policy,
-                gpu_field=f"{ours}/gpu-policy",
-                node_field=f"{ours}/node-policy",
-            )
+            if constraints.gpu_policy or constraints.node_policy:
+                engine.check_policies(
+                    constraints.gpu_policy,
+                    constraints.node_policy,
+                    gpu_field=f"{ours}/gpu-policy",
+                    node_field=f"{ours}/node-policy",
+                )
         return demand
 
     def judge(
-        self, demand: Demand, among: Ints | Collection[str] | None = None, *, effort: Effort | None = None
-    ) -> Judgement:
+        self, demand: Demand, among: "Ints | Collection[str] | None" = None, *, effort: "Effort | None" = None
+    ) -> "Judgement":
         """Judge every node for a demand, including its namespace's quota. Only the nodes, or columns, in `among` are
         searched. Without `effort`, the search budget of the pod applies."""
         request, policies = demand.request, _policies(demand)
         columns = self._columns(among) if request.needs_search else None
 
-        def decide_with(effort: Effort) -> Judgement:
+        def decide_with(effort: "Effort") -> "Judgement":
             quota = self.quota_for(request)
-            return judge(self.fleet, request, *policies, self._settings, quota=quota, effort=effort, among=columns)
+            return engine.judge(
+                self.fleet, request, *policies, self._settings, quota=quota, effort=effort, among=columns
+            )
 
         if effort is not None:
             judgement = decide_with(effort)
         else:
             judgement = self.searches.ask(request, decide_with, lambda made: made.fits_among(columns), places=True)
         if self.recorder is not None and not self.totals.in_trial:
-            if uses_load(*policies):
+            if engine.uses_load(*policies):
                 self._record_loads(self.recorder)
             self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
         return judgement
@@ -351,13 +346,15 @@ class ClusterState:
         return self._settings.expected
 
     @property
-    def _settings(self) -> PolicySettings:
-        return PolicySettings(now=self.totals.now, seen=self.shapes.counts)
+    def _settings(self) -> "PolicySettings":
+        return engine.PolicySettings(now=self.totals.now, seen=self.shapes.counts)
 
-    def _columns(self, among: Ints | Collection[str] | None) -> Ints | None:
+    def _columns(self, among: "Ints | Collection[str] | None") -> "Ints | None":
+        import numpy as np  # only decisions need it
+
         if among is None or isinstance(among, np.ndarray):
             return among
-        return self.fleet.table.find(NameBlock.of(among))
+        return self.fleet.table.find(engine.NameBlock.of(among))
 
     def fit(self, demand: Demand, node: str) -> Placement:
         """The part that a demand gets on a node. Raises NoRoom, in the words of its dialect."""
@@ -369,21 +366,21 @@ class ClusterState:
             raise NoRoom(demand.dialect.words_for(reason, self.cards(node), demand.request))
         return placement
 
-    def find(self, demand: Demand, node: str, budget: Effort) -> Placement | None:
+    def find(self, demand: Demand, node: str, budget: "Effort") -> Placement | None:
         """The part that a demand would get on a node if there were no quotas. A search uses the budget."""
         request, columns = demand.request, self._columns([node]) if demand.request.needs_search else None
 
-        def place_with(effort: Effort) -> Placement | None:
-            judged = judge(self.fleet, request, *_policies(demand), self._settings, effort=effort, among=columns)
+        def place_with(effort: "Effort") -> Placement | None:
+            judged = engine.judge(self.fleet, request, *_policies(demand), self._settings, effort=effort, among=columns)
             return judged.placement(node)
 
         return self.searches.ask(request, partial(within, budget, place_with))
 
-    def refusal(self, demand: Demand, node: str, budget: Effort | None = None) -> Reason | None:
+    def refusal(self, demand: Demand, node: str, budget: "Effort | None" = None) -> Reason | None:
         """Why a demand does not fit on a node; None if it does. Looks at this node alone: judging all nodes takes far
         longer. With a budget, a search uses it."""
         request, quota = demand.request, self.quota_for(demand.request)
-        ask: Callable[[Effort], Reason | None] = partial(node_reason, self.state(node), request, quota)
+        ask: Callable[[Effort], Reason | None] = partial(engine.node_reason, self.state(node), request, quota)
         asked = ask if budget is None else partial(within, budget, ask)
         return self.searches.ask(request, asked, lambda reason: reason is None, places=True)
 
@@ -395,27 +392,27 @@ class ClusterState:
             trial.remove(without)
             yield trial
 
-    def explain(self, demand: Demand) -> Explanation:
+    def explain(self, demand: Demand) -> "Explanation":
         """Explain why a demand fits or does not, on every node, and what would make it fit."""
         states = self.totals.states()
         holders = {node: self.holders(node) for node in states}
         request, quota = demand.request, self.quota_for(demand.request)
-        ask = partial(explain, states, request, quota, holders)
+        ask = partial(engine.explain, states, request, quota, holders)
         return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
 
-    def explain_node(self, demand: Demand, node: str) -> NodeFinding:
+    def explain_node(self, demand: Demand, node: str) -> "NodeFinding":
         """Explain a single node, card by card."""
         request, quota = demand.request, self.quota_for(demand.request)
         return self.searches.ask(
-            request, partial(explain_node, self.state(node), request, quota), lambda found: found.fits
+            request, partial(engine.explain_node, self.state(node), request, quota), lambda found: found.fits
         )
 
-    def preempt(self, demand: Demand) -> Preemption | None:
+    def preempt(self, demand: Demand) -> "Preemption | None":
         """The cheapest pods of lower priority whose eviction makes a demand fit; None if there are none."""
         quota = self.quota_for(demand.request)
         states = {node: quota.permits(state) for node, state in self.totals.states().items()}
         holders = {node: self.holders(node) for node in states}
-        return self.searches.ask(demand.request, partial(preempt, states, demand.request, holders), tries=True)
+        return self.searches.ask(demand.request, partial(engine.preempt, states, demand.request, holders), tries=True)
 
     def complete_victims(
         self, demand: Demand, proposed: Mapping[str, Sequence[str]], can_end: Callable[[str], bool]
@@ -424,12 +421,12 @@ class ClusterState:
         the demand fits there. Leaves out nodes where that is impossible, and nodes beyond the effort of a decision."""
         request, quota = demand.request, self.quota_for(demand.request)
 
-        def complete_on(node: str, effort: Effort) -> list[str] | None:
+        def complete_on(node: str, effort: "Effort") -> list[str] | None:
             entries, ending = self.ledger.entries(node), proposed[node]
             if not effort.take(_NODE_STEPS + _HOLDER_STEPS * len(entries)):
                 return None
             holders = [holder for holder in _holders(entries) if holder.uid in ending or can_end(holder.uid)]
-            return complete(quota.permits(self.state(node)), request, ending, holders, effort)
+            return engine.complete(quota.permits(self.state(node)), request, ending, holders, effort)
 
         return self.searches.ask(request, partial(on_each, [*proposed], complete_on), tries=True)
 
@@ -437,9 +434,9 @@ class ClusterState:
         """The nodes on which a demand fits after these pods have ended."""
         request, quota = demand.request, self.quota_for(demand.request)
 
-        def is_emptied(node: str, effort: Effort) -> bool | None:
+        def is_emptied(node: str, effort: "Effort") -> bool | None:
             ending = [holder for holder in self.holders(node) if holder.uid in victims[node]]
-            return fits_without(quota.permits(self.state(node)), request, ending, effort) or None
+            return engine.fits_without(quota.permits(self.state(node)), request, ending, effort) or None
 
         return [*self.searches.ask(request, partial(on_each, [*victims], is_emptied))]
 
@@ -449,15 +446,17 @@ class ClusterState:
     def holders(self, node: str) -> list[Holder]:
         return _holders(self.ledger.entries(node))
 
-    def quota_lines(self, most: int) -> Iterator[tuple[str, QuotaLine]]:
+    def quota_lines(self, most: int) -> "Iterator[tuple[str, QuotaLine]]":
         """Yield at most `most` quota lines with their namespaces, the largest users first."""
         usage = self.totals.usage
         namespaces = nlargest(most, self.quotas.entries, key=usage.cards_of)
-        return islice(((name, line) for name in namespaces for line in quota_usage(self.quotas, usage, name)), most)
+        return islice(
+            ((name, line) for name in namespaces for line in engine.quota_usage(self.quotas, usage, name)), most
+        )
 
-    def quota_for(self, request: Request) -> QuotaCheck:
+    def quota_for(self, request: Request) -> "QuotaCheck":
         """What the quota of its namespace leaves to a request."""
-        return check_quota(self.quotas, self.totals.usage, self.totals.census, request)
+        return engine.check_quota(self.quotas, self.totals.usage, self.totals.census, request)
 
     # -- claims
 
@@ -536,7 +535,7 @@ def _our_prefix(dialects: Dialects) -> str:
 
 
 def _check_defaults(dialect: Dialect) -> None:
-    check_policies(
+    engine.check_policies(
         dialect.gpu_policy,
         dialect.node_policy,
         gpu_field=f"dialect {dialect.name}, gpu_policy",

@@ -6,14 +6,17 @@ The cluster state is a function of these events in order: no time, randomness or
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
 from aliquot.control.state.opening import Opening
-from aliquot.engine import CountsRecord, Judgement
+from aliquot.engine import CountsRecord
 from aliquot.ledger import Entry
 from aliquot.model import Host, Node, NodeGpus, Placement, Pod, Request
+
+if TYPE_CHECKING:
+    from aliquot.engine import Judgement
 
 
 class _StateEvent(msgspec.Struct, frozen=True, tag_field="what", omit_defaults=True):
@@ -206,12 +209,12 @@ class Recorder(Protocol):
         Must not change it or request a decision."""
 
 
-def search_of(judgement: Judgement) -> Searched | None:
+def search_of(judgement: "Judgement") -> Searched | None:
     effort = judgement.effort
     return Searched(effort.steps, judgement.searched) if effort.spent or effort.ran_out else None
 
 
-def verdict_of(judgement: Judgement) -> Verdict:
+def verdict_of(judgement: "Judgement") -> Verdict:
     node = judgement.best()
     refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.nodes).values())
     placement = judgement.placement(node) if node is not None else None

@@ -17,17 +17,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from aliquot import metrics
 from aliquot.clock import Clock
-from aliquot.config.sections.placement import SearchSection
 from aliquot.control.state.search_allowances import SearchAllowances
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.model import Request
 from aliquot.model.bounds import MAX_SEARCHING_PODS
+
+if TYPE_CHECKING:
+    from aliquot.config.sections.placement import SearchSection
 
 _log = structlog.get_logger()
 
@@ -79,7 +81,7 @@ class SearchBudget:
         self._pods: OrderedDict[_Key, _Pod] = OrderedDict()
         self._allowances = SearchAllowances(clock.monotonic() if clock else 0.0)
 
-    def reconfigure(self, settings: SearchSection) -> None:
+    def reconfigure(self, settings: "SearchSection") -> None:
         self.seconds = settings.seconds
 
     def waits_until(self, uid: str) -> float:
@@ -138,7 +140,7 @@ class SearchBudget:
         charged = max(0.0, seconds - free)
         if charged or effort.ran_out:
             self._allowances.charge(self._account(request), charged, now)
-        metrics.SEARCH_SECONDS.inc(charged)
+        _metrics().SEARCH_SECONDS.inc(charged)
         if effort.worked >= _WORTH_MEASURING:
             speed = effort.worked / seconds
             self._steps_per_second += _NEWEST_COUNTS * (speed - self._steps_per_second)
@@ -146,21 +148,21 @@ class SearchBudget:
     def _note(self, request: Request, effort: Effort, now: float, *, found: bool, places: bool, searched: bool) -> None:
         pod = self._pods.get(_key(request), _Pod())
         if found:
-            metrics.SEARCHES.labels("found").inc()
+            _metrics().SEARCHES.labels("found").inc()
             pod.pause = 0.0
             pod.may_until = now + _SECONDS_TO_BIND if places else pod.may_until
         elif effort.ran_out and searched:
             pod.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, pod.pause * 2))
             pod.waits_until, pod.may_until = now + pod.pause, -inf
-            metrics.SEARCHES.labels("given_up").inc()
+            _metrics().SEARCHES.labels("given_up").inc()
             _log.warning("gave up a search", pod=request.pod, search_again_after=pod.pause)
         elif effort.ran_out:
-            metrics.SEARCHES.labels("pod_waits" if now < pod.waits_until else "namespace_waits").inc()
+            _metrics().SEARCHES.labels("pod_waits" if now < pod.waits_until else "namespace_waits").inc()
             if not self._is_known(request):
                 return  # the cache may soon know the pod, and charge its own namespace
             pod.waits_until = max(pod.waits_until, self._allowances.open_at(request.namespace, now))
         else:
-            metrics.SEARCHES.labels("fits_nowhere").inc()
+            _metrics().SEARCHES.labels("fits_nowhere").inc()
             self._pods.pop(_key(request), None)
             return
         self._pods[_key(request)] = pod
@@ -171,3 +173,10 @@ class SearchBudget:
 
 def _key(request: Request) -> _Key:
     return request.uid or request.pod, request.needs_search
+
+
+def _metrics() -> ModuleType:
+    """Imported when the first search ends: whoever decides nothing needs no Prometheus."""
+    from aliquot import metrics
+
+    return metrics

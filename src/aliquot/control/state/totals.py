@@ -2,16 +2,21 @@
 CPU and memory is counted beside them, for all pods."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import structlog
 
+from aliquot import engine
 from aliquot.control.state.events import Loaded
 from aliquot.control.state.host_room import HostRoom
-from aliquot.engine import Census, Fleet, NodeState, Usage
+from aliquot.engine import Census, NodeState, Usage
 from aliquot.ledger import Entry, Ledger, Owner
 from aliquot.model import Charge, ContainerRequest, Host, NodeGpus, Placement, Request, charges
 from aliquot.model.host import NO_HOST
+
+if TYPE_CHECKING:
+    from aliquot.engine import Fleet
 
 _log = structlog.get_logger()
 
@@ -19,7 +24,6 @@ _log = structlog.get_logger()
 class Totals:
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self._fleet = Fleet()
         self._behind: dict[str, None] = {}
         """Nodes whose numbers in the Fleet lag behind the ledger, in order of change."""
         self.hosts = HostRoom()
@@ -35,8 +39,13 @@ class Totals:
         self.in_trial = False
         """Whether the totals contain what a trial will roll back."""
 
+    @cached_property
+    def _fleet(self) -> "Fleet":
+        """Made at its first use: whoever only counts what is held needs no arrays."""
+        return engine.Fleet()
+
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> "Fleet":
         """The Fleet, brought up to date on access: a list of the cluster delivers a node's pods one by one."""
         for node in self._behind:
             if node in self._cards:

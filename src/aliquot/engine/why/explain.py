@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder
+from aliquot.engine.needs import cards_text, needs_text
 from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.alike import card_shape, label_shape, shape
 from aliquot.engine.why.findings import card_obstacle, node_reason
 from aliquot.engine.why.relax import Relaxation, relaxations
-from aliquot.model import OF_MODEL, Charge, Gpu, Part, Reason, Request, Topology, Unit
+from aliquot.model import OF_MODEL, Charge, Gpu, Reason, Request, Topology
 from aliquot.model.selling import left_of
 
 _MAX_NOTES = 6
@@ -170,7 +171,7 @@ class _GroupTotals:
             case Reason.NO_CARD_FITS | Reason.NO_TOPOLOGY:
                 return self._room(request)
             case Reason.TOO_LARGE:
-                most = _cards(self.cards)
+                most = cards_text(self.cards)
                 return f"the largest card has {self.size:,} MiB, and no node has more than {most} for the pod"
             case _:
                 return ""
@@ -185,28 +186,3 @@ class _GroupTotals:
         notes = sorted(self.notes)
         more = [f"{len(notes) - _MAX_NOTES} more"] if len(notes) > _MAX_NOTES else []
         return "; ".join(notes[:_MAX_NOTES] + more)
-
-
-def needs_text(request: Request) -> str:
-    """What a pod asks for, in one line."""
-    parts = [_part_text(container.part) for container in request.containers]
-    if len(parts) == 1:
-        return parts[0]
-    named = (f"{container.name}: {text}" for container, text in zip(request.containers, parts, strict=True))
-    return "; ".join(named) + (", all on the same cards" if request.together else "")
-
-
-def _part_text(part: Part) -> str:
-    if part.whole:
-        return "1 whole card" if part.cards == 1 else f"{part.cards} whole cards"
-    sizes = [f"{part.memory.amount:,} {_UNITS[part.memory.unit]}"] if part.memory.amount else []
-    sizes += [f"{part.cores} % of cores"] if part.cores else []
-    sizes += [f"{part.slots} MPS slots"] if part.slots else []
-    return f"{' and '.join(sizes) or 'a part'} of {_cards(part.cards)}"
-
-
-_UNITS = {Unit.MIB: "MiB", Unit.NODE: "units of memory", Unit.PERCENT: "% of memory", Unit.SLOT: "slots of memory"}
-
-
-def _cards(count: int) -> str:
-    return "1 card" if count == 1 else f"{count} cards"

@@ -3,6 +3,7 @@
 A command is a module with `EPILOG` (an example), `add_options(parser)` and `run(options)`, which returns an exit code.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,9 +27,15 @@ COMPLETE = "__complete"
 """What the shells' scripts call."""
 
 
+_UNCOLLECTED = 100_000
+"""Objects between two searches for garbage. The default searches again and again through what is only growing."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     from aliquot.kubectl.gpu.parsing import parse
 
+    gc.set_threshold(_UNCOLLECTED)
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would import it, which takes 30 ms
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [COMPLETE]:
         from aliquot.kubectl.gpu.completing import main as complete

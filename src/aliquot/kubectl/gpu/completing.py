@@ -73,7 +73,7 @@ def _names(kind: str, before: Sequence[str]) -> Iterable[str]:
     options, _ = common_options().parse_known_args(before)
     try:
         session = Session(options)
-        view = session.view()
+        view = session.view(decides=False)
     except AliquotError:
         return
     match kind:

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    view = Session(options).view(Optional.LEASES, Optional.MARKS)
+    view = Session(options).view(Optional.LEASES, Optional.MARKS, decides=False)
     if view.lacks("nodes"):
         raise BadInput("you may not list nodes; `kubectl gpu pods` shows what your own pods hold")
     if unknown := sorted(set(options.names) - set(view.nodes)):

@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    view = session.view(Optional.LEASES)
+    view = session.view(Optional.LEASES, decides=False)
     report = pods_report(view, session.chosen, options.names)
     if unknown := sorted(set(options.names) - {pod.name for pod in report.pods}):
         raise BadInput(f"there is no pod {', '.join(unknown)} that asks for cards in {session.where}")

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(session: Session, options: argparse.Namespace) -> int:
-    view = session.view(Optional.QUOTAS)
+    view = session.view(Optional.QUOTAS, decides=False)
     report = quota_report(view, session.chosen)
     show(report, options, lambda style: _text(report, style))
     if report.trouble:

@@ -60,9 +60,9 @@ class Session:
             return read_archive(Path(self._archive))
         return self.call(lambda client: self._read(client, optional))
 
-    def view(self, *optional: Optional) -> ClusterView:
-        """The cluster as this caller can see it. Raises KubeError."""
-        return view_of(self.objects(*optional))
+    def view(self, *optional: Optional, decides: bool = True) -> ClusterView:
+        """The cluster as this caller can see it. One that `decides` knows what policies need. Raises KubeError."""
+        return view_of(self.objects(*optional), decides=decides)
 
     async def _read(self, client: Client, optional: Collection[Optional]) -> ClusterObjects:
         return await read_objects(client, time.time(), namespace=self.namespace, optional=optional)

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _look(session: Session, options: argparse.Namespace, history: "History", *, is_live: bool) -> ClusterView:
-    view = session.view(Optional.LEASES)
+    view = session.view(Optional.LEASES, decides=False)
     report = top_report(view, options.kind, session.chosen)
     history.add(report)
     sys.stdout.write(_CLEAR if is_live else "")

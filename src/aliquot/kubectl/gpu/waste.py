@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    view = session.view(Optional.LEASES)
+    view = session.view(Optional.LEASES, decides=False)
     report = waste_report(view, session.chosen)
     if options.idle:
         report = WasteReport(

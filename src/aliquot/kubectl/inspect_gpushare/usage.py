@@ -18,7 +18,7 @@ PENDING = -1
 
 _MEMORY, _COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
 _NUMBER = re.compile(r"[+-]?\d{1,9}", re.ASCII)
-_LARGEST_GIB = 100
+_GIB_UP_TO = 100
 """Cards with more units than this count them in MiB."""
 
 
@@ -83,7 +83,7 @@ def unit_of(nodes: Iterable[NodeUse]) -> str:
     first = next((node for node in nodes if node.cards), None)
     if first is None:
         return ""
-    return "MiB" if first.card_total > _LARGEST_GIB else "GiB"
+    return "MiB" if first.card_total > _GIB_UP_TO else "GiB"
 
 
 def _node_use(node: InspectedNode, pods: Sequence[Pod]) -> NodeUse:
