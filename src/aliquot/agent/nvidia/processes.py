@@ -81,21 +81,26 @@ class ProcessLists:
     def _samples(self, uuid: str, handle: Handle) -> Mapping[int, list[tuple[int, int]]] | None:
         """What was sampled of each PID since the last time: microseconds and percent. None if the card does not sample,
         as MIG instances and many consumer cards do not."""
-        now = time.time_ns() // 1000
         newest = self._newest.get(uuid, 0)
-        newest = newest if newest <= now else 0  # the clock was set back
+        if newest > _microseconds():  # the clock was set back
+            newest = 0
         try:
             found = self._nvml.nvmlDeviceGetProcessUtilization(handle, newest)
         except pynvml.NVMLError as error:
             if error.value in CARD_GONE:
                 raise
             return {} if error.value == pynvml.NVML_ERROR_NOT_FOUND else None
+        now = _microseconds()
         samples: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for sample in found:
             if newest < sample.timeStamp <= now and sample.smUtil <= _HUNDRED:
                 samples[sample.pid].append((sample.timeStamp, sample.smUtil))
         self._newest[uuid] = max((moment for own in samples.values() for moment, _ in own), default=newest)
         return samples
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1000
 
 
 def _first_line(path: Path) -> str:
