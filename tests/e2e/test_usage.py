@@ -110,7 +110,8 @@ def usage(rig: Rig, aliquot: Aliquot) -> Iterator[Usage]:
 
 def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(usage: Usage) -> None:
     memory, cores = "aliquot_container_memory_used_bytes", "aliquot_container_cores_busy_ratio"
-    assert usage.shown(memory) == dict.fromkeys(usage.pids, 0), "no process uses the card yet"
+    nothing = dict.fromkeys(usage.pids, 0.0)
+    wait_for("three containers that use nothing yet", lambda: usage.shown(memory) == nothing, seconds=20, every=0.3)
 
     mib = dict(zip(usage.pids, (100, 200, 400), strict=True))
     percent = dict(zip(usage.pids, (10, 20, 30), strict=True))
