@@ -47,7 +47,7 @@ def use(name: str, uuid: str, share: Share, part: Part | None = None, joules: fl
 def shown(uses: Sequence[ContainerUse] = (), exporters: Sequence[Exporter] = ()) -> AgentMetrics:
     metrics = AgentMetrics("n1", exporters)
     metrics.cards = [CardState(make_gpu(0, model=ODD), fault="lost"), CardState(make_gpu(1), "", "XID 74", BUSY)]
-    metrics.see_collected(Collected(12.5, {SECOND: BUSY}, uses, knows_owners=True))
+    metrics.follow(lambda: Collected(12.5, {SECOND: BUSY}, uses, knows_owners=True))
     return metrics
 
 

@@ -43,18 +43,28 @@ _HOST = "kthreadd"
 
 
 class ProcessLists:
-    """Remembers for each card which samples it has seen. `proc` shows the processes of this process's namespace."""
+    """Asks each card every so many seconds, and remembers what it answered and which samples it has shown. `proc` shows
+    the processes of this process's namespace."""
 
-    def __init__(self, nvml: Nvml, proc: Path) -> None:
+    def __init__(self, nvml: Nvml, proc: Path, every: float) -> None:
         self._nvml = nvml
         self._proc = proc
+        self._every = every
+        self._answers: dict[str, tuple[float, Processes | None]] = {}
         self._newest: dict[str, int] = {}
         """When the newest sample of a card was taken, by uuid, in microseconds since the epoch."""
 
     def on(self, uuid: str, handle: Handle, card_bytes: int) -> Processes | None:
         """The processes on a card or a MIG instance; None if the driver does not list them, or not to us. Raises
         NVMLError if the card is gone."""
-        asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        before, known = self._answers.get(uuid, (-math.inf, None))
+        if now - before >= self._every:
+            known = self._ask(uuid, handle, card_bytes, now)
+            self._answers[uuid] = now, known
+        return known
+
+    def _ask(self, uuid: str, handle: Handle, card_bytes: int, asked_at: float) -> Processes | None:
         computing = _running(self._nvml, "Compute", handle, card_bytes)
         if computing is None:
             return None
