@@ -110,28 +110,22 @@ def usage(rig: Rig, aliquot: Aliquot) -> Iterator[Usage]:
 
 def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(usage: Usage) -> None:
     memory, cores = "aliquot_container_memory_used_bytes", "aliquot_container_cores_busy_ratio"
-    nothing = dict.fromkeys(usage.pids, 0.0)
-    wait_for("three containers that use nothing yet", lambda: usage.shown(memory) == nothing, seconds=20, every=0.3)
-
     mib = dict(zip(usage.pids, (100, 200, 400), strict=True))
-    percent = dict(zip(usage.pids, (10, 20, 30), strict=True))
-    usage.tell(mib, percent)
-    told = {container: float(amount * MIB) for container, amount in mib.items()}
-    wait_for("each container's memory", lambda: usage.shown(memory) == told, seconds=20, every=0.3)
-    ratios = {container: amount / 100 for container, amount in percent.items()}
-    assert usage.shown(cores, method="measured") == ratios
-    assert usage.shown(cores, method="estimated") == {}
-
-    usage.tell(mib, dict.fromkeys(usage.pids, 28), mps=1)  # 3 x 28 % of all clients, split by their memory
+    usage.tell(mib, dict.fromkeys(usage.pids, 28), mps=1)  # 3 x 28 % of all clients of MPS, split by their memory
     split = {container: pytest.approx(0.84 * amount / 700) for container, amount in mib.items()}
-    wait_for(
-        "estimates for clients of MPS", lambda: usage.shown(cores, method="estimated") == split, seconds=20, every=0.3
-    )
+    wait_for("estimates under MPS", lambda: usage.shown(cores, method="estimated") == split, seconds=30, every=0.3)
     assert usage.shown(cores, method="measured") == {}
 
+    percent = dict(zip(usage.pids, (10, 20, 30), strict=True))
     usage.tell(mib, percent)
+    ratios = {container: amount / 100 for container, amount in percent.items()}
+    wait_for("each container's cores", lambda: usage.shown(cores, method="measured") == ratios, seconds=30, every=0.3)
+    assert usage.shown(cores, method="estimated") == {}
+    told = {container: float(amount * MIB) for container, amount in mib.items()}
+    assert usage.shown(memory) == told, "and nobody has what the process of the machine uses"
+
     usage.rig.kubectl("delete", "pod", "alone", "--grace-period=1")
     left = {container: value for container, value in told.items() if container[0] == "pair"}
-    wait_for("the series of the deleted pod to vanish", lambda: usage.shown(memory) == left, seconds=20, every=0.3)
+    assert usage.shown(memory) == left, "the driver still lists its process"
     pair = {usage.uids["pair"]: PodLoad(600 * MIB, 0.5)}
     wait_for("the Lease to tell the load of the pod that is left", lambda: usage.load() == pair, seconds=30, every=0.3)
