@@ -1,5 +1,5 @@
-"""`aliquot agent` on a machine with eight cards, gpushare and native, and 100 running pods: what it holds, what it uses
-while nothing happens, and what each start of a pod costs.
+"""`aliquot agent` on a machine with eight cards, gpushare and native, 100 running pods and 500 processes on the cards:
+what it holds, what it uses while nothing happens, and what each start of a pod costs.
 
 CPU is that of the agent's process, all threads. The start of a pod is one Allocate and one PreStart, with all that
 belongs to them: what the agent asks kubelet, the spec, the mark on the pod, and the pod's changes in its watch. The
@@ -21,6 +21,7 @@ from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.model import Pod
 from bench.handing_over import idle_plugin
 from bench.handing_over.machine import machine
+from bench.handing_over.sleepers import sleeping
 from bench.measuring import Row, cpu_of
 from tests.factories import pod_manifest
 from tests.rig import Process
@@ -36,15 +37,17 @@ _LIMIT_PERCENT = 1.0
 class Size:
     cards: int
     pods: int
+    processes: int
+    """On its cards."""
     idle_seconds: float
     """How long nothing happens. The agent reads its cards and looks after its specs meanwhile."""
 
     def __str__(self) -> str:
-        return f"{self.cards} cards, {self.pods} pods"
+        return f"{self.cards} cards, {self.pods} pods, {self.processes} processes"
 
 
-FULL = Size(cards=8, pods=100, idle_seconds=60.0)
-QUICK = Size(cards=2, pods=4, idle_seconds=1.0)
+FULL = Size(cards=8, pods=100, processes=500, idle_seconds=60.0)
+QUICK = Size(cards=2, pods=4, processes=8, idle_seconds=1.0)
 
 
 def run(*, quick: bool = False) -> Iterable[Row]:
@@ -68,8 +71,8 @@ class Measured:
 
 
 async def measure(size: Size) -> Measured:
-    with tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
-        async with machine(Path(folder), size.cards) as node:
+    with sleeping(size.processes) as pids, tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
+        async with machine(Path(folder), size.cards, pids) as node:
             pid = node.agent.pid
             with _cpu_seconds(pid) as starting:
                 await node.start_pods([f"pod-{number:03}" for number in range(size.pods)])

@@ -24,7 +24,7 @@ from aliquot.model.records import INVENTORY, NODE_LEASES, PLACEMENT, read_invent
 from bench.handing_over.tls_front import tls_front
 from tests.factories import pod_manifest
 from tests.fakes import FakeRuntime
-from tests.rig import FakeNvml, Gpu, Process, nvml
+from tests.rig import FakeNvml, Gpu, GpuProcess, Process, nvml
 
 _NODE = "gpu-1"
 _SERVED = ("gpushare", "aliquot")
@@ -81,7 +81,8 @@ class Machine:
 
 
 @asynccontextmanager
-async def machine(folder: Path, cards: int) -> AsyncIterator[Machine]:
+async def machine(folder: Path, cards: int, pids: Sequence[int]) -> AsyncIterator[Machine]:
+    """Processes with these PIDs use the cards."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(EmbeddedCluster())
         cluster.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NODE_LEASES}})
@@ -94,7 +95,7 @@ async def machine(folder: Path, cards: int) -> AsyncIterator[Machine]:
         stack.push_async_callback(_end, running)
         kubeconfig = folder / "kubeconfig"
         await stack.enter_async_context(tls_front(cluster.url, kubeconfig))
-        agent = _agent(folder, cards, kubeconfig, devices)
+        agent = _agent(folder, cards, pids, kubeconfig, devices)
         agent.start()
         stack.callback(agent.kill)
         made = Machine(cluster, nodes, agent)
@@ -102,7 +103,7 @@ async def machine(folder: Path, cards: int) -> AsyncIterator[Machine]:
         yield made
 
 
-def _agent(folder: Path, cards: int, kubeconfig: Path, devices: AgentDevices) -> Process:
+def _agent(folder: Path, cards: int, pids: Sequence[int], kubeconfig: Path, devices: AgentDevices) -> Process:
     dev, library = folder / "dev", folder / "nvml"
     for path in (dev, library):
         path.mkdir()
@@ -110,6 +111,8 @@ def _agent(folder: Path, cards: int, kubeconfig: Path, devices: AgentDevices) ->
     for gpu in gpus:
         (dev / f"nvidia{gpu.minor}").touch()
     nvml.build(library)
+    driver = FakeNvml(library, gpus)
+    driver.replace_processes(GpuProcess(place % cards, pid, 64, 1) for place, pid in enumerate(pids))
     flags = {
         "--kubeconfig": kubeconfig,
         "--node-name": _NODE,
@@ -124,7 +127,7 @@ def _agent(folder: Path, cards: int, kubeconfig: Path, devices: AgentDevices) ->
         "agent",
         [sys.executable, "-m", "aliquot", "agent", *said],
         log=folder / "agent.log",
-        env=FakeNvml(library, gpus).environment(),
+        env=driver.environment(),
     )
 
 

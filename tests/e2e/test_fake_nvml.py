@@ -233,6 +233,30 @@ def test_the_agent_reads_how_busy_a_card_is(steered: FakeNvml, agent: Observer) 
     assert agent.ask(usage) == [[0.73, 100 * MIB, 61, 250], [None, 0, None, None]]
 
 
+@pytest.mark.parametrize("process_bytes", [24, 32], ids=["usual", "as 535.43 writes it"])
+def test_the_agent_reads_the_processes_of_a_card(steered: FakeNvml, agent: Observer, process_bytes: int) -> None:
+    steered.start_driver(process_bytes=process_bytes)
+    listed = [GpuProcess(0, 4711, 500, 30), GpuProcess(1, 4712, 1, 90), GpuProcess(0, 4713, 24, 0, mps=1)]
+    steered.replace_processes(listed)
+    running = (
+        "[[p.pid, p.memory_bytes, p.cores, p.is_mps_client]"
+        " for u in agent.read().usage.values() for p in u.processes.running]"
+    )
+    assert agent.ask(running) == [
+        [4711, 500 * MIB, 0.3, False],
+        [4713, 24 * MIB, 0.0, True],
+        [4712, MIB, 0.9, False],
+    ]
+    steered.change(0, samples=0)
+    assert [cores for _, _, cores, _ in agent.ask(running)] == [None, None, 0.9]
+
+
+def test_the_agent_reads_what_a_card_counts_and_how_fast_it_runs(steered: FakeNvml, agent: Observer) -> None:
+    steered.change(0, joules=1234, ecc_errors=2, core_mhz=1410, memory_mhz=1215)
+    counts = "[[u.joules, u.uncorrected_errors, u.core_hertz, u.memory_hertz] for u in agent.read().usage.values()]"
+    assert agent.ask(counts) == [[1234, 2, 1_410_000_000, 1_215_000_000], [None, None, None, None]]
+
+
 def test_the_agent_reads_how_cards_are_connected(steered: FakeNvml, agent: Observer) -> None:
     assert agent.ask("links()") == [["GPU-a", [["GPU-b", 10]]], ["GPU-b", [["GPU-a", 10]]]]
     steered.change(0, nvlinks="GPU-b,down,GPU-b")

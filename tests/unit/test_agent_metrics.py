@@ -14,6 +14,7 @@ from aliquot.agent.node_pods import NodePod
 from aliquot.agent.nvidia.exporters import EXPORTERS
 from aliquot.agent.usage import Collected, ContainerUse, Part
 from aliquot.agent.usage.shares import Share
+from aliquot.config.agent_tree import AGENT, AgentConfig
 from tests.factories import make_gpu, pod_manifest
 
 MIB = 2**20
@@ -47,7 +48,7 @@ def use(name: str, uuid: str, share: Share, part: Part | None = None, joules: fl
 def shown(uses: Sequence[ContainerUse] = (), exporters: Sequence[Exporter] = ()) -> AgentMetrics:
     metrics = AgentMetrics("n1", exporters)
     metrics.cards = [CardState(make_gpu(0, model=ODD), fault="lost"), CardState(make_gpu(1), "", "XID 74", BUSY)]
-    metrics.see_collected(Collected(12.5, {SECOND: BUSY}, uses, knows_owners=True))
+    metrics.follow(lambda: Collected(12.5, {SECOND: BUSY}, uses, knows_owners=True))
     return metrics
 
 
@@ -203,3 +204,9 @@ def test_every_exporter_that_a_person_can_choose_is_there() -> None:
     text = shown([use("a", SECOND, Share(1, 0.5), PART)], list(EXPORTERS.values())).text()
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert len(names) == len(set(names)), "no two exporters have one name"
+
+
+def test_the_configuration_names_every_exporter() -> None:
+    (setting,) = (setting for setting in AGENT.settings.values() if setting.path == "exporters")
+    assert all(name in setting.allowed for name in EXPORTERS)
+    assert msgspec.convert({"nodeName": "n1", "exporters": list(EXPORTERS)}, AgentConfig).exporters == tuple(EXPORTERS)

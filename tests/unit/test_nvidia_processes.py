@@ -11,8 +11,9 @@ from aliquot.agent.nvidia import NvidiaDevices
 from tests.fakes.nvml import MIB, SWITCH, FakeCard, FakeInstance, FakeNvml, FakeProcess
 
 
-def devices(nvml: FakeNvml, root: Path) -> NvidiaDevices:
-    return NvidiaDevices(root, nvml=nvml, proc=root / "proc", sysfs=root / "sys", wait=nvml.wait)
+def devices(nvml: FakeNvml, root: Path, every: float = 0.0) -> NvidiaDevices:
+    proc, sysfs = root / "proc", root / "sys"
+    return NvidiaDevices(root, nvml=nvml, proc=proc, sysfs=sysfs, wait=nvml.wait, processes_every=every)
 
 
 def processes(node: NvidiaDevices, uuid: str = "GPU-1") -> dict[int, GpuProcess]:
@@ -71,6 +72,16 @@ def test_samples_are_averaged_since_the_reading_before(tmp_path: Path) -> None:
     assert processes(node)[7].cores == 0.0
     busy.samples.append((now, 30))
     assert processes(node)[7].cores == 0.3
+
+
+def test_a_card_is_not_asked_for_its_processes_at_every_reading(tmp_path: Path) -> None:
+    card = FakeCard("GPU-1", processes=[FakeProcess(7, 10)])
+    nvml = FakeNvml(card)
+    node = devices(nvml, tmp_path, every=3600)
+    first = node.read().usage["GPU-1"].processes
+    card.processes = []
+    assert node.read().usage["GPU-1"].processes == first
+    assert nvml.calls.count("nvmlDeviceGetComputeRunningProcesses GPU-1") == 2, "one for the size, one for the list"
 
 
 def test_samples_are_read_again_after_the_clock_was_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

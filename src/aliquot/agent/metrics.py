@@ -103,7 +103,7 @@ class AgentMetrics:
         self._node = node
         self._exporters = exporters
         self.cards: Sequence[CardState] = ()
-        self._collected = Collected()
+        self._collected: Callable[[], Collected] = Collected
         self._xids: Counter[tuple[str, str]] = Counter()
         self._last_xids: dict[str, int] = {}
 
@@ -111,15 +111,18 @@ class AgentMetrics:
         self._xids[error.uuid, str(error.code) if 0 < error.code <= LARGEST_XID else "other"] += 1
         self._last_xids[error.uuid] = error.code
 
-    def see_collected(self, collected: Collected) -> None:
+    def follow(self, collected: Callable[[], Collected]) -> None:
+        """Show what this returns."""
         self._collected = collected
 
     def forget(self) -> None:
         """The agent starts again, and knows nothing of the cards."""
-        self.cards, self._collected = (), Collected()
+        self.cards, self._collected = (), Collected
 
     def text(self) -> str:
-        return "".join((*self._of_cards(), *self._of_containers(), *self._of_agent(), *self._of_exporters()))
+        collected = self._collected()
+        own = (*self._of_cards(), *self._of_containers(collected), *self._of_agent(collected))
+        return "".join((*own, *self._of_exporters(collected)))
 
     def _of_cards(self) -> Iterator[str]:
         cards = [(_card_labels(card), card) for card in self.cards]
@@ -130,19 +133,18 @@ class AgentMetrics:
             _XID_ERRORS, (({"uuid": uuid, "xid": xid}, count) for (uuid, xid), count in sorted(self._xids.items()))
         )
 
-    def _of_containers(self) -> Iterator[str]:
-        uses = [(_container_labels(use), use) for use in self._collected.uses]
+    def _of_containers(self, collected: Collected) -> Iterator[str]:
+        uses = [(_container_labels(use), use) for use in collected.uses]
         for metric, value in _CONTAINER.items():
             yield from lines(metric, ((labels, value(use)) for labels, use in uses))
         yield from lines(_CONTAINER_CORES, ((_with_method(labels, use), use.share.cores) for labels, use in uses))
 
-    def _of_agent(self) -> Iterator[str]:
-        collected = self._collected
+    def _of_agent(self, collected: Collected) -> Iterator[str]:
         yield from lines(_COLLECTED, [({}, collected.at or None)])
         yield from lines(_KNOWS_OWNERS, [({}, int(collected.knows_owners) if collected.at else None)])
 
-    def _of_exporters(self) -> Iterator[str]:
-        shown = Shown(self._node, self.cards, self._collected.uses, self._last_xids)
+    def _of_exporters(self, collected: Collected) -> Iterator[str]:
+        shown = Shown(self._node, self.cards, collected.uses, self._last_xids)
         for exporter in self._exporters:
             for metric, samples in exporter(shown):
                 yield from lines(metric, samples)

@@ -49,9 +49,8 @@ class Presence:
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
         self._informer: Informer[NodePod] = Informer(client, NODE_PODS, self._on_pod, selector=on_here, clock=clock)
         self.pods = NodePods(self._informer.all)
-        self._collector = Collector(
-            machine, context.owners, self._informer.all, parts, context.metrics.see_collected, clock
-        )
+        self._collector = Collector(machine, context.owners, self._informer.all, parts, clock)
+        context.metrics.follow(self._collector.current)
         self._reader.read.subscribe(self._collector.see_machine)
         self._heartbeat = Heartbeat(client, settings.node_name, clock, self._collector.load)
         self.events = AgentEvents(client, clock)

@@ -92,9 +92,9 @@ class AgentConfig(Section, frozen=True):
     health_port: Annotated[Port, Key("Port of the agent's /healthz, /readyz and /metrics; 0 turns it off.")] = 0
     exporters: Annotated[
         tuple[Literal["gpu-manager", "elastic-gpu-exporter", "hami", "dcgm"], ...],
+        Meta(description="a list of gpu-manager, elastic-gpu-exporter, hami and dcgm"),
         Key(
-            "Exporter whose metrics, with their own names, /metrics has beside ours: gpu-manager, "
-            "elastic-gpu-exporter, hami or dcgm (docs/metrics.md).",
+            "Exporter whose metrics, with their own names, /metrics has beside ours (docs/metrics.md).",
             flag="--exporter",
             metavar="NAME",
             default="none",

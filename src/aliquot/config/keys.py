@@ -78,7 +78,7 @@ class Setting:
             name, _, value = self.key.metavar.partition("=")
             return self.limits.description or f"a mapping of {name.lower()} to {value.lower()}"
         if self.is_list:
-            return "a list of names"
+            return self.limits.description or "a list of names"
         if self.type is bool:
             return "true or false"
         if self.type is str:

@@ -2,6 +2,7 @@
 able to fail and return."""
 
 import queue
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -98,7 +99,7 @@ class SimulatedGpus:
     def _usage(self, gpu: Gpu) -> Usage:
         """A MIG instance has no sensors of its own."""
         running = self.programs.on(gpu.uuid)
-        memory, processes = sum(each.memory_bytes or 0 for each in running), Processes(running=running)
+        memory, processes = sum(each.memory_bytes or 0 for each in running), Processes(time.monotonic(), running)
         if gpu.parent:
             return Usage(memory_bytes=memory, processes=processes)
         cores = min(1.0, sum(each.cores or 0.0 for each in running))

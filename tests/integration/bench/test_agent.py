@@ -8,7 +8,7 @@ from bench import agent
 from bench.__main__ import exceeded
 from bench.measuring import Row
 
-SIZE = agent.Size(cards=2, pods=4, idle_seconds=0.1)
+SIZE = agent.Size(cards=2, pods=4, processes=8, idle_seconds=0.1)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the fake NVML library needs a C compiler")

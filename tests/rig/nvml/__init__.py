@@ -42,6 +42,10 @@ class Gpu:
     """What is at the far end of each link, between commas: a uuid, `switch` or `down`."""
     mig: int = -1
     events: int = 1
+    samples: int = 1
+    joules: int = -1
+    core_mhz: int = -1
+    memory_mhz: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,13 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that computes on the GPU of that index."""
+    """A process that computes on the GPU of that index: how much of its cores, and whether as a client of MPS."""
 
     gpu: int
     pid: int
     mib: int
+    percent: int = 0
+    mps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class _Xid:
 class _Driver:
     version: str = "550.90.07"
     boot: int = 1
+    process_bytes: int = 24
 
 
 def default_gpus() -> list[Gpu]:
@@ -135,9 +142,9 @@ class FakeNvml:
         """Unload the driver, as far as programs can tell."""
         self.file.unlink()
 
-    def start_driver(self, version: str = "550.90.07") -> None:
+    def start_driver(self, version: str = "550.90.07", process_bytes: int = 24) -> None:
         """Load the driver, again or of another version. Programs that use the library must initialise it again."""
-        self._driver = _Driver(version, self._driver.boot + 1)
+        self._driver = _Driver(version, self._driver.boot + 1, process_bytes)
         self._write()
 
     def replace_processes(self, processes: Iterable[GpuProcess]) -> None:

@@ -5,19 +5,21 @@
  * (write beside, then rename) while programs run. One thing a line: a word, then key=value pairs between spaces; a
  * value with spaces stands in double quotes; lines that begin with # and unknown keys are ignored.
  *
- *   driver version=550.90.07 cuda=12040 boot=1
+ *   driver version=550.90.07 cuda=12040 boot=1 process_bytes=24
  *   gpu uuid=GPU-... minor=0 mib=15360 model="Tesla T4" used_mib=0 util=0 numa=0 watts=30 celsius=40 state=ok
  *       shutdown_celsius=96 rows_pending=0 rows_failed=0 pages=0 pages_pending=0 ecc_errors=0 recovery=0
- *       pcie_switch=0 nvlinks=GPU-...,switch,down mig=1 events=1
+ *       pcie_switch=0 nvlinks=GPU-...,switch,down mig=1 events=1 samples=1 joules=1000 core_mhz=1410 memory_mhz=1215
  *   instance gpu=0 uuid=MIG-... gi=9 ci=0 mib=4864 profile=1g.5gb
- *   process gpu=0 pid=4711 mib=512
+ *   process gpu=0 pid=4711 mib=512 percent=30 mps=1
  *   xid number=1 gpu=0 code=48 gi=9 ci=0
  *
  * GPUs have the order of their lines (each is one line); `gpu=` of the other lines counts from 0. used_mib is what the
  * card uses besides the processes listed for it. Of numbers, -1 (or none) means "not known" or "not supported", and
  * of gi and ci of an xid that it is about the whole card. GPUs with the same pcie_switch share it. nvlinks has what is
  * at the far end of each link. state=lost answers every call about that GPU with NVML_ERROR_GPU_IS_LOST, state=hang
- * lets them wait until the state changes. An xid line is reported once by each event set that existed before it
+ * lets them wait until the state changes. Each question for samples of processes is answered with one sample of now for
+ * each process; samples=0 means that the card does not sample. process_bytes is the size of the struct of a process:
+ * some drivers write a longer one. An xid line is reported once by each event set that existed before it
  * appeared; its number must be higher than all before it.
  * Without a readable file the driver is not loaded. After that, or with another boot=, every call fails until the
  * library is shut down and initialised again, as after a restart of the driver.
@@ -47,13 +49,15 @@ typedef struct {
     unsigned minor, instance_count;
     unsigned long long mib, used_mib;
     int util, watts, celsius, numa, lost, hang, shutdown_celsius, rows_pending, rows_failed, pages, pages_pending, ecc_errors, recovery, pcie_switch, mig, events;
+    int samples, joules, core_mhz, memory_mhz;
     Instance instances[MAX_INSTANCES];
 } Gpu;
-typedef struct { unsigned gpu, pid; unsigned long long mib; } Work;
+typedef struct { unsigned gpu, pid; unsigned long long mib; unsigned percent; int mps; } Work;
 typedef struct { unsigned gpu, gi, ci; unsigned long long number, code; } Xid;
 typedef struct {
     char driver[80];
     int cuda, boot;
+    unsigned process_bytes;
     unsigned gpu_count, work_count, xid_count;
     Gpu gpus[MAX_GPUS];
     Work work[MAX_PROCESSES];
@@ -93,7 +97,8 @@ static void read_gpu(World *into, char *rest) {
     gpu->numa = gpu->shutdown_celsius = gpu->rows_pending = gpu->rows_failed = gpu->ecc_errors = -1;
     gpu->pages = gpu->pages_pending = gpu->recovery = -1;
     gpu->pcie_switch = gpu->mig = -1;
-    gpu->events = 1;
+    gpu->joules = gpu->core_mhz = gpu->memory_mhz = -1;
+    gpu->events = gpu->samples = 1;
     for (char *key, *value; next_pair(&rest, &key, &value);) {
         if (!strcmp(key, "uuid")) snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
         else if (!strcmp(key, "model")) snprintf(gpu->model, sizeof gpu->model, "%s", value);
@@ -115,18 +120,25 @@ static void read_gpu(World *into, char *rest) {
         else if (!strcmp(key, "nvlinks")) snprintf(gpu->nvlinks, sizeof gpu->nvlinks, "%s", value);
         else if (!strcmp(key, "mig")) gpu->mig = atoi(value);
         else if (!strcmp(key, "events")) gpu->events = atoi(value);
+        else if (!strcmp(key, "samples")) gpu->samples = atoi(value);
+        else if (!strcmp(key, "joules")) gpu->joules = atoi(value);
+        else if (!strcmp(key, "core_mhz")) gpu->core_mhz = atoi(value);
+        else if (!strcmp(key, "memory_mhz")) gpu->memory_mhz = atoi(value);
         else if (!strcmp(key, "state")) { gpu->lost = !strcmp(value, "lost"); gpu->hang = !strcmp(value, "hang"); }
     }
 }
 
 static void read_other(World *into, const char *word, char *rest) {
-    unsigned long long gpu = 0, pid = 0, mib = 0, number = 0, code = 0;
+    unsigned long long gpu = 0, pid = 0, mib = 0, number = 0, code = 0, percent = 0, mps = 0;
     unsigned gi = NOBODY, ci = NOBODY;
     const char *uuid = "", *profile = "";
     for (char *key, *value; next_pair(&rest, &key, &value);) {
         if (!strcmp(key, "version")) snprintf(into->driver, sizeof into->driver, "%s", value);
         else if (!strcmp(key, "cuda")) into->cuda = atoi(value);
         else if (!strcmp(key, "boot")) into->boot = atoi(value);
+        else if (!strcmp(key, "process_bytes")) into->process_bytes = atoi(value);
+        else if (!strcmp(key, "percent")) percent = strtoull(value, NULL, 10);
+        else if (!strcmp(key, "mps")) mps = strtoull(value, NULL, 10);
         else if (!strcmp(key, "uuid")) uuid = value;
         else if (!strcmp(key, "profile")) profile = value;
         else if (!strcmp(key, "gi")) gi = atoi(value);
@@ -138,7 +150,7 @@ static void read_other(World *into, const char *word, char *rest) {
         else if (!strcmp(key, "code")) code = strtoull(value, NULL, 10);
     }
     if (!strcmp(word, "process") && into->work_count < MAX_PROCESSES)
-        into->work[into->work_count++] = (Work){gpu, pid, mib};
+        into->work[into->work_count++] = (Work){gpu, pid, mib, percent, mps};
     if (!strcmp(word, "xid") && into->xid_count < MAX_XIDS)
         into->xids[into->xid_count++] = (Xid){gpu, gi, ci, number, code};
     if (!strcmp(word, "instance") && gpu < into->gpu_count && into->gpus[gpu].instance_count < MAX_INSTANCES) {
@@ -163,6 +175,7 @@ static void read_again_if_changed(void) {
     snprintf(world.driver, sizeof world.driver, "550.90.07");
     world.cuda = 12040;
     world.boot = 1;
+    world.process_bytes = 24;
     char *line = NULL;
     size_t room = 0;
     while (getline(&line, &room, file) > 0) {
@@ -406,13 +419,24 @@ typedef struct {
 
 int nvmlDeviceGetFieldValues(Device device, int count, FieldValue *values)
     ABOUT_GPU(
-        enum { RECOVERY_ACTION = 230, UNSIGNED_INT = 1 };
+        enum { UNCORRECTED_ERRORS = 4, ENERGY = 83, RECOVERY_ACTION = 230, UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
         for (int place = 0; place < count; place++) {
             FieldValue *value = &values[place];
-            value->answer = value->field == RECOVERY_ACTION && gpu->recovery >= 0 ? SUCCESS : NOT_SUPPORTED;
-            value->type = UNSIGNED_INT;
-            value->value.word = gpu->recovery;
+            long long known = value->field == RECOVERY_ACTION      ? gpu->recovery
+                              : value->field == UNCORRECTED_ERRORS ? gpu->ecc_errors
+                              : value->field == ENERGY             ? gpu->joules * 1000LL
+                                                                   : -1;
+            value->answer = known >= 0 ? SUCCESS : NOT_SUPPORTED;
+            value->type = value->field == RECOVERY_ACTION ? UNSIGNED_INT : UNSIGNED_LONG_LONG;
+            value->value.room = known;
         })
+
+int nvmlDeviceGetClockInfo(Device device, int clock, unsigned *mhz)
+    ABOUT_GPU(
+        enum { CORES = 1, MEMORY = 2 };
+        int known = clock == CORES ? gpu->core_mhz : clock == MEMORY ? gpu->memory_mhz : -1;
+        if (known < 0) return leave(NOT_SUPPORTED);
+        *mhz = known)
 
 /* ---- MIG ---- */
 
@@ -483,20 +507,52 @@ static void fill_pci(Pci *pci, unsigned index) {
 
 int nvmlDeviceGetPciInfo_v3(Device device, Pci *pci) ABOUT_GPU((void)gpu; fill_pci(pci, index))
 
-typedef struct { unsigned pid; unsigned long long bytes; unsigned gpu_instance, compute_instance; } Running;
+typedef struct {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+    unsigned long long protected_bytes; /* only where process_bytes says so */
+} Running;
 
-int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Running *list)
+/* Lists the processes of a GPU, of MPS clients only if asked for; the guard is held. */
+static int list_running(unsigned index, int only_clients, unsigned *count, char *list) {
+    unsigned found = 0;
+    for (unsigned i = 0; i < world.work_count; i++) {
+        if (world.work[i].gpu != index || (only_clients && !world.work[i].mps)) continue;
+        Running running = {world.work[i].pid, world.work[i].mib * MIB, NOBODY, NOBODY, 0};
+        if (list != NULL && found < *count)
+            memcpy(list + found * world.process_bytes, &running, world.process_bytes);
+        found++;
+    }
+    int fits = found <= *count;
+    *count = found;
+    return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, char *list)
+    ABOUT_GPU((void)gpu; return leave(list_running(index, 0, count, list)))
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, unsigned *count, char *list)
+    ABOUT_GPU((void)gpu; return leave(list_running(index, 1, count, list)))
+
+typedef struct { unsigned pid; unsigned long long moment; unsigned cores, memory, encoder, decoder; } Sample;
+
+int nvmlDeviceGetProcessUtilization(Device device, Sample *list, unsigned *count, unsigned long long since)
     ABOUT_GPU(
-        (void)gpu;
+        if (!gpu->samples) return leave(NOT_SUPPORTED);
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        unsigned long long moment = now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
         unsigned found = 0;
         for (unsigned i = 0; i < world.work_count; i++) {
-            if (world.work[i].gpu != index) continue;
+            if (world.work[i].gpu != index || moment <= since) continue;
             if (list != NULL && found < *count)
-                list[found] = (Running){world.work[i].pid, world.work[i].mib * MIB, NOBODY, NOBODY};
+                list[found] = (Sample){world.work[i].pid, moment, world.work[i].percent, 0, 0, 0};
             found++;
         }
         int fits = found <= *count;
         *count = found;
+        if (!found) return leave(NOT_FOUND);
         if (!fits) return leave(INSUFFICIENT_SIZE))
 
 int nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, int *level) {

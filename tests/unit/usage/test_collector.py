@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -48,16 +49,19 @@ class Node:
         self.pods: list[NodePod] = []
         self.parts: list[Part] = []
         self.owners: Mapping[int, Owner] | None = {}
-        self.collected = Collected()
-        self.collector = Collector(Machine(()), self, lambda: self.pods, lambda: self.parts, self._see, self.clock)
+        self.asked = 0
+        """How often owners were looked up."""
+        self.collector = Collector(Machine(()), self, lambda: self.pods, lambda: self.parts, self.clock)
+
+    @property
+    def collected(self) -> Collected:
+        return self.collector.current()
 
     def of(self, cards: Iterable[Processes]) -> Mapping[int, Owner] | None:
+        self.asked += 1
         known = self.owners
         pids = [process.pid for card in cards for process in card.running]
         return None if known is None else {pid: known[pid] for pid in pids if pid in known}
-
-    def _see(self, collected: Collected) -> None:
-        self.collected = collected
 
     async def read(self, usage: Mapping[str, Usage] | None) -> dict[tuple[str, str, str], Share]:
         self.collector.see_machine(None if usage is None else Machine((), usage=usage))
@@ -65,8 +69,13 @@ class Node:
         return {(use.pod.metadata.name, use.container, use.uuid): use.share for use in self.collected.uses}
 
 
+_moments = count(1.0)
+"""When the driver was asked: never twice at once."""
+
+
 def card(*running: GpuProcess, cores: float | None = 0.5, joules: float | None = None) -> Usage:
-    return Usage(cores=cores, memory_bytes=999, watts=70.0, joules=joules, processes=Processes(1.0, running))
+    processes = Processes(next(_moments), running)
+    return Usage(cores=cores, memory_bytes=999, watts=70.0, joules=joules, processes=processes)
 
 
 @pytest.fixture
@@ -117,6 +126,7 @@ async def test_what_an_ended_pod_used_is_not_shown_as_living(node: Node, ended: 
     usage = {GPU: card(process(1, 10, 0.1))}
     assert await node.read(usage) != {}
     node.pods = ended
+    assert node.collected.uses == [], "at once, and not with the next reading"
     assert await node.read(usage) == {}
     load = node.collector.load()
     assert load is not None
@@ -170,3 +180,21 @@ async def test_a_pod_whose_cores_are_partly_unknown_or_estimated(node: Node) -> 
 
 def test_there_is_no_load_before_the_first_collection(node: Node) -> None:
     assert node.collector.load() is None
+
+
+async def test_nothing_is_looked_up_until_the_driver_is_asked_again(node: Node) -> None:
+    node.pods, node.owners = [make_pod("a", "main")], {1: owner("a", "main")}
+    usage = {GPU: card(process(1, 10, 0.5))}
+    assert await node.read(usage) == await node.read(usage) == {("a", "main", GPU): Share(10, 0.5)}
+    assert node.asked == 1
+    assert await node.read(None) == {}
+    assert await node.read(usage) != {}
+    assert node.asked == 2
+
+
+async def test_the_next_start_of_a_container_does_not_inherit_what_the_last_one_used(node: Node) -> None:
+    node.pods, node.owners = [make_pod("a", "main")], {1: owner("a", "main")}
+    await node.read({GPU: card(process(1, 10, 0.5))})
+    text = msgspec.json.encode(node.pods[0]).replace(b"main-id", b"other-id")
+    node.pods = [msgspec.json.decode(text, type=NodePod)]
+    assert node.collected.uses == []

@@ -12,6 +12,7 @@ from aliquot.agent.nvidia import mig, xids
 from aliquot.agent.nvidia.container_runtime import VISIBLE
 from aliquot.agent.nvidia.driver_library import DriverLibrary
 from aliquot.agent.nvidia.injection import Injection
+from aliquot.agent.nvidia.processes import ProcessLists
 from aliquot.agent.nvidia.reader import Reader
 from aliquot.agent.nvidia.session import Nvml, Session
 from aliquot.agent.nvidia.threads import Threads, Wait, at_most
@@ -39,6 +40,8 @@ _CONTROL_NODES = (
     "nvidia-caps-imex-channels/channel0",
 )
 """The driver makes IMEX channel 0 for all programs of a machine. The others keep jobs apart, so nobody gets them."""
+_PROCESSES_EVERY = 9.0
+"""Seconds: at every second reading of the cards. Each process costs a look at /proc, too."""
 _WAIT = at_most(seconds=5.0)
 """A card that has not answered by then is unhealthy."""
 
@@ -59,6 +62,7 @@ class NvidiaDevices:
         proc: Path = Path("/proc"),
         sysfs: Path = Path("/sys"),
         wait: Wait = _WAIT,
+        processes_every: float = _PROCESSES_EVERY,
     ) -> None:
         self._folder = folder
         self._library = library or DriverLibrary()
@@ -66,7 +70,7 @@ class NvidiaDevices:
         self._verdicts = verdicts or {}
         self._proc = proc
         session = Session(nvml, proc)
-        self._reader = Reader(session, Threads(wait), sysfs, proc)
+        self._reader = Reader(session, Threads(wait), sysfs, ProcessLists(nvml, proc, processes_every))
         self._events = XidEvents(session, lambda: self._reader.answering)
 
     def read(self) -> Machine:

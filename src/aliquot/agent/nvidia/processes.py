@@ -43,18 +43,28 @@ _HOST = "kthreadd"
 
 
 class ProcessLists:
-    """Remembers for each card which samples it has seen. `proc` shows the processes of this process's namespace."""
+    """Asks each card every so many seconds, and remembers what it answered and which samples it has shown. `proc` shows
+    the processes of this process's namespace."""
 
-    def __init__(self, nvml: Nvml, proc: Path) -> None:
+    def __init__(self, nvml: Nvml, proc: Path, every: float) -> None:
         self._nvml = nvml
         self._proc = proc
+        self._every = every
+        self._answers: dict[str, tuple[float, Processes | None]] = {}
         self._newest: dict[str, int] = {}
         """When the newest sample of a card was taken, by uuid, in microseconds since the epoch."""
 
     def on(self, uuid: str, handle: Handle, card_bytes: int) -> Processes | None:
         """The processes on a card or a MIG instance; None if the driver does not list them, or not to us. Raises
         NVMLError if the card is gone."""
-        asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        before, known = self._answers.get(uuid, (-math.inf, None))
+        if now - before >= self._every:
+            known = self._ask(uuid, handle, card_bytes, now)
+            self._answers[uuid] = now, known
+        return known
+
+    def _ask(self, uuid: str, handle: Handle, card_bytes: int, asked_at: float) -> Processes | None:
         computing = _running(self._nvml, "Compute", handle, card_bytes)
         if computing is None:
             return None
@@ -81,21 +91,26 @@ class ProcessLists:
     def _samples(self, uuid: str, handle: Handle) -> Mapping[int, list[tuple[int, int]]] | None:
         """What was sampled of each PID since the last time: microseconds and percent. None if the card does not sample,
         as MIG instances and many consumer cards do not."""
-        now = time.time_ns() // 1000
         newest = self._newest.get(uuid, 0)
-        newest = newest if newest <= now else 0  # the clock was set back
+        if newest > _microseconds():  # the clock was set back
+            newest = 0
         try:
             found = self._nvml.nvmlDeviceGetProcessUtilization(handle, newest)
         except pynvml.NVMLError as error:
             if error.value in CARD_GONE:
                 raise
             return {} if error.value == pynvml.NVML_ERROR_NOT_FOUND else None
+        now = _microseconds()
         samples: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for sample in found:
             if newest < sample.timeStamp <= now and sample.smUtil <= _HUNDRED:
                 samples[sample.pid].append((sample.timeStamp, sample.smUtil))
         self._newest[uuid] = max((moment for own in samples.values() for moment, _ in own), default=newest)
         return samples
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1000
 
 
 def _first_line(path: Path) -> str:

@@ -36,11 +36,11 @@ class Reader:
     list it, it has its last values and a fault. It also keeps its index: NVML numbers the cards that are left.
     """
 
-    def __init__(self, session: Session, threads: Threads, sysfs: Path, proc: Path) -> None:
+    def __init__(self, session: Session, threads: Threads, sysfs: Path, processes: ProcessLists) -> None:
         self._session = session
         self._threads = threads
         self._sysfs = sysfs
-        self._processes = ProcessLists(session.nvml, proc)
+        self._processes = processes
         self._driver = ""
         self._known: dict[str, Card] = {}
         self._indexes: dict[str, int] = {}

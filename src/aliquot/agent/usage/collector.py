@@ -1,6 +1,6 @@
 """Collects who uses the cards: after each reading, what every container with a part of a card uses of it.
 
-What an ended pod used last is shown nowhere: a container counts while the API server shows it running, and while its
+What an ended pod used last is shown nowhere: a container counts while the API server shows that it runs, and while its
 card answers.
 """
 
@@ -47,6 +47,11 @@ class ContainerUse:
     joules: float | None = None
     """Its part of the card's energy since it was first seen; None if the card counts none."""
 
+    def runs_among(self, running: Mapping[str, Mapping[str, str]]) -> bool:
+        """Whether the same container still runs, and not its next start."""
+        uid, name = self.pod.metadata.uid, self.container
+        return name in running.get(uid, {}) and running[uid][name] == self.pod.running.get(name)
+
     @property
     def key(self) -> tuple[str, str, str]:
         return self.pod.metadata.uid, self.container, self.uuid
@@ -64,7 +69,7 @@ class Collected:
 
 
 class Collector:
-    """`pods` are the node's pods, and `parts` what they have been given. `tell` gets what was collected."""
+    """`pods` are the node's pods, and `parts` what they have been given."""
 
     def __init__(
         self,
@@ -72,17 +77,17 @@ class Collector:
         owners: FindsOwners,
         pods: Callable[[], Iterable[NodePod]],
         parts: Callable[[], Iterable[Part]],
-        tell: Callable[[Collected], None],
         clock: Clock,
     ) -> None:
         self._owners = owners
         self._pods = pods
         self._parts = parts
-        self._tell = tell
         self._clock = clock
         self._energy = EnergyShares()
         self._is_blind = False
         self._latest = Collected()
+        self._asked: Mapping[str, float] | None = None
+        """When the driver was last asked for the processes of each card."""
         self._read = asyncio.Event()
         self.see_machine(machine)
 
@@ -92,14 +97,19 @@ class Collector:
         self._read.set()
 
     async def run(self) -> NoReturn:
-        """Collect after each reading."""
+        """Collect after each reading with news."""
         while True:
             await self._read.wait()
             self._read.clear()
             await self.collect()
 
     async def collect(self) -> None:
+        """Collect, unless the driver has not been asked for processes since."""
         usage = self._machine.usage if self._machine else {}
+        asked = {uuid: own.processes.asked_at if own.processes else 0.0 for uuid, own in usage.items()}
+        if any(asked.values()) and asked == self._asked:
+            return
+        self._asked = asked
         at = self._clock.wall_ns() / 1e9
         listed = [each.processes for each in usage.values() if each.processes is not None]
         owners = await off_loop(lambda: self._owners.of(listed)) if listed else None
@@ -112,11 +122,15 @@ class Collector:
         joules = self._energy.count(usage, {use.key: use.share for use in uses})
         uses = [replace(use, joules=joules.get(use.key)) for use in uses]
         self._latest = Collected(at, usage, uses, owners is not None)
-        self._tell(self._latest)
+
+    def current(self) -> Collected:
+        """The latest collection, without the containers that have ended since."""
+        running = self._running()
+        return replace(self._latest, uses=[use for use in self._latest.uses if use.runs_among(running)])
 
     def load(self) -> NodeLoad | None:
-        """The record of the latest collection; None before the first."""
-        latest = self._latest
+        """The record of it; None before the first collection."""
+        latest = self.current()
         if not latest.at:
             return None
         cards = {uuid: CardLoad(usage.cores, usage.memory_bytes, usage.watts) for uuid, usage in latest.cards.items()}
@@ -127,8 +141,8 @@ class Collector:
         return NodeLoad(latest.at, cards, pods)
 
     def _uses(self, usage: Mapping[str, Usage], owners: Mapping[int, Owner]) -> Iterator[ContainerUse]:
-        pods = {pod.metadata.uid: pod for pod in self._pods() if not pod.ended}
-        running = {uid: pod.running for uid, pod in pods.items()}
+        pods = {pod.metadata.uid: pod for pod in self._pods()}
+        running = self._running()
         parts = {
             (part.pod_uid, part.container, part.uuid): part
             for part in self._parts()
@@ -146,6 +160,10 @@ class Collector:
             if uuid in usage and usage[uuid].processes is not None:
                 idle = Share(cores=None if usage[uuid].cores is None else 0.0)
                 yield ContainerUse(pods[uid], name, uuid, shares.get(key, idle), parts.get(key))
+
+    def _running(self) -> Mapping[str, Mapping[str, str]]:
+        """The id of each running container, by UID of its pod and by name."""
+        return {pod.metadata.uid: pod.running for pod in self._pods() if not pod.ended}
 
     def _say_if_blind(self, *, is_blind: bool) -> None:
         if is_blind and not self._is_blind:

@@ -38,7 +38,7 @@ class HostProcesses:
     """The processes of the host. `proc` is a /proc that shows them: our own with hostPID, or the host's own mount."""
 
     def __init__(self, proc: Path) -> None:
-        self._proc = proc
+        self._proc = str(proc)
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._known: dict[int, tuple[int, Owner]] = {}
         """Start time and owner by PID."""
@@ -57,7 +57,7 @@ class HostProcesses:
 
     def _shows_host(self) -> bool:
         try:
-            return (self._proc / "2" / "comm").read_text().strip() == _KERNEL_THREADS
+            return Path(self._proc, "2", "comm").read_text().strip() == _KERNEL_THREADS
         except OSError:
             return False
 
@@ -65,27 +65,26 @@ class HostProcesses:
         """The start time and the owner of a process that ran before the driver was asked. One that started in the same
         tick is left out: nobody knows whether it is the one that the driver meant."""
         try:
-            folder = os.open(self._proc / str(pid), os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            return None
-        try:  # the folder stays that of one process, whoever gets its number
-            name, _, rest = _text(folder, "stat").partition("(")[2].rpartition(")")
-            start = int(rest.split()[_START])
+            name, start = self._stat(pid)
             if (start + 1) / self._ticks > before:
                 return None
             if (known := self._known.get(pid)) is not None and known[0] == start and known[1].container is not None:
                 return known
-            container = container_in(_text(folder, "cgroup"))
-            return start, Owner(container, booted + start / self._ticks, name)
+            container = container_in(_text(f"{self._proc}/{pid}/cgroup"))
+            if self._stat(pid) != (name, start):
+                return None  # the cgroup may be that of the next process with this PID
         except (OSError, ValueError, IndexError):
             return None
-        finally:
-            os.close(folder)
+        return start, Owner(container, booted + start / self._ticks, name)
+
+    def _stat(self, pid: int) -> tuple[str, int]:
+        """The name and the start time of a process, in ticks since boot. Raises OSError if it has ended."""
+        name, _, rest = _text(f"{self._proc}/{pid}/stat").partition("(")[2].rpartition(")")
+        return name, int(rest.split(maxsplit=_START + 1)[_START])
 
 
-def _text(folder: int, name: str) -> str:
-    """Raises OSError if the process has ended."""
-    file = os.open(name, os.O_RDONLY, dir_fd=folder)
+def _text(path: str) -> str:
+    file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, _ROOM).decode(errors="replace")
     finally:

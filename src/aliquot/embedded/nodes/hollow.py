@@ -161,7 +161,6 @@ class HollowNodes(Mapping[str, HollowNode]):
             source.programs,
             lambda: self._pods.having("node", name),
             lambda: self._nodes[name].kubelet.parts(),
-            lambda _: None,
             self._clock,
         )
 

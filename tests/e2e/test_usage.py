@@ -1,0 +1,131 @@
+"""Who uses a shared card: real processes in real cgroups of real pods, which the driver knows by their PIDs only."""
+
+import json
+import os
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from aliquot.model.load import LOAD, PodLoad, read_load
+from tests.e2e import pods
+from tests.rig import GpuProcess, Rig
+from tests.rig.aliquot import Aliquot
+from tests.rig.images import BUSYBOX
+from tests.rig.waiting import wait_for
+
+pytestmark = pytest.mark.e2e
+
+MIB = 2**20
+_NAPS = {("alone", "main"): 31001, ("pair", "left"): 31002, ("pair", "right"): 31003}
+"""How long the process of each container sleeps, by which a test finds it."""
+Containers = Mapping[tuple[str, str], float]
+
+
+class Usage:
+    """A node with two pods and three containers on one card."""
+
+    def __init__(self, rig: Rig, aliquot: Aliquot) -> None:
+        self.rig = rig
+        self._aliquot = aliquot
+        pods.create(rig, [_pod("alone"), _pod("pair")])
+        pods.wait_running(rig, ["alone", "pair"])
+        self.uids = {name: pods.get(rig, name)["metadata"]["uid"] for name in ("alone", "pair")}
+        (self.uuid,) = {uuid for name in self.uids for uuid in self._cards_of(name)}
+        self.card = next(place for place, gpu in enumerate(rig.nvml.gpus) if gpu.uuid == self.uuid)
+        self.pids = {container: _pid_of_sleep(seconds) for container, seconds in _NAPS.items()}
+
+    def _cards_of(self, name: str) -> set[str]:
+        record = json.loads(pods.get(self.rig, name)["metadata"]["annotations"]["aliquot.io/placement"])
+        return {part["uuid"] for parts in record["containers"].values() for part in parts}
+
+    def tell(self, mib: Containers, percent: Containers, **more: int) -> None:
+        """Let the driver list the process of each container, and one of the machine, with what they use."""
+        listed = [
+            GpuProcess(self.card, pid, int(mib[container]), int(percent[container]), **more)
+            for container, pid in self.pids.items()
+        ]
+        self.rig.nvml.replace_processes([*listed, GpuProcess(self.card, os.getpid(), 7, 5)])
+
+    def shown(self, name: str, **labels: str) -> Containers:
+        """The values of a metric by pod and container, of this card and with these labels."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{self._aliquot.agent_url}/metrics", timeout=5) as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        wanted = {"uuid": self.uuid, "namespace": "default", **labels}
+        return {
+            (sample.labels["pod"], sample.labels["container"]): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name and wanted.items() <= sample.labels.items()
+        }
+
+    def load(self) -> Mapping[str, PodLoad]:
+        """What the node's Lease tells of pods on this card, by UID."""
+        listed = ("get", "lease", self.rig.node_name, "--namespace=aliquot-nodes", "--output=json")
+        lease = json.loads(self.rig.kubectl(*listed))
+        record = read_load(lease["metadata"]["annotations"][LOAD])
+        return {uid: cards[self.uuid] for uid, cards in record.pods.items() if self.uuid in cards}
+
+
+def _pod(name: str) -> dict[str, Any]:
+    containers = [
+        {
+            "name": container,
+            "image": BUSYBOX,
+            "imagePullPolicy": "Never",
+            "command": ["sh", "-c", f"trap exit TERM; sleep {seconds} & wait"],
+            "resources": {"limits": {pods.GPU_MEM: "2"}},
+        }
+        for (owner, container), seconds in _NAPS.items()
+        if owner == name
+    ]
+    return pods.pod(name, containers=containers)
+
+
+def _pid_of_sleep(seconds: int) -> int:
+    """The PID on this machine of the one process that sleeps so long."""
+    wanted = f"sleep\0{seconds}\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes() == wanted:
+                found.append(int(path.parent.name))
+        except OSError:
+            continue  # it has ended
+    (pid,) = found
+    return pid
+
+
+@pytest.fixture
+def usage(rig: Rig, aliquot: Aliquot) -> Iterator[Usage]:
+    yield Usage(rig, aliquot)
+    rig.nvml.replace_processes([])
+    rig.nvml.change(0, samples=1, util=0)
+    rig.nvml.change(1, samples=1, util=0)
+
+
+def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(usage: Usage) -> None:
+    memory, cores = "aliquot_container_memory_used_bytes", "aliquot_container_cores_busy_ratio"
+    mib = dict(zip(usage.pids, (100, 200, 400), strict=True))
+    usage.tell(mib, dict.fromkeys(usage.pids, 28), mps=1)  # 3 x 28 % of all clients of MPS, split by their memory
+    split = {container: pytest.approx(0.84 * amount / 700) for container, amount in mib.items()}
+    wait_for("estimates under MPS", lambda: usage.shown(cores, method="estimated") == split, seconds=30, every=0.3)
+    assert usage.shown(cores, method="measured") == {}
+
+    percent = dict(zip(usage.pids, (10, 20, 30), strict=True))
+    usage.tell(mib, percent)
+    ratios = {container: amount / 100 for container, amount in percent.items()}
+    wait_for("each container's cores", lambda: usage.shown(cores, method="measured") == ratios, seconds=30, every=0.3)
+    assert usage.shown(cores, method="estimated") == {}
+    told = {container: float(amount * MIB) for container, amount in mib.items()}
+    assert usage.shown(memory) == told, "and nobody has what the process of the machine uses"
+
+    usage.rig.kubectl("delete", "pod", "alone", "--grace-period=1")
+    left = {container: value for container, value in told.items() if container[0] == "pair"}
+    assert usage.shown(memory) == left, "the driver still lists its process"
+    pair = {usage.uids["pair"]: PodLoad(600 * MIB, 0.5)}
+    wait_for("the Lease to tell the load of the pod that is left", lambda: usage.load() == pair, seconds=30, every=0.3)
