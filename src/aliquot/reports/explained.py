@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from aliquot.control.state.cluster_state import ClusterState
@@ -12,6 +11,7 @@ from aliquot.model import Pod, Slice
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes
+from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, without_engine
 
@@ -22,12 +22,17 @@ MayRead = Callable[[str], bool]
 """Whether the caller may read the pods of a namespace."""
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(Report, frozen=True, kw_only=True):
     """`reasons` count nodes; a node that is closed for two reasons counts for both. `changes` continue "It fits"."""
 
     pod: str
-    verdict: Verdict
+    """As namespace/name."""
+    cause: str
+    """One of `Cause`."""
+    outlook: str
+    """One of `Outlook`, by its name: `never`, `not_now`, `fits`, `settled`."""
+    message: str
+    """The dominant cause, as the leader writes it on the pod."""
     needs: str = ""
     reasons: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
@@ -36,38 +41,30 @@ class Explained:
     holds: tuple[str, ...] = ()
     """What a bound pod has, and where."""
     scheduler_says: str = ""
+    notes: tuple[str, ...] = ()
+    """What is not known."""
 
     def text(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        waits = "" if self.verdict.outlook is Outlook.SETTLED else " waits"
-        yield f"{self.pod}{waits}. {self.verdict.headline}"
+        waits = "" if self.outlook == Outlook.SETTLED.key else " waits"
+        yield f"{self.pod}{waits}. {self.message}"
         if self.needs:
             yield f"It needs {self.needs}."
-        yield from (f"  {line}" for line in self.holds)
-        yield from (f"  {line}" for line in self.reasons)
+        yield from (f"  {line}" for line in (*self.holds, *self.reasons))
         if self.changes:
             yield "It fits"
             yield from (f"  {line}" for line in self.changes)
         yield from self.nodes
         if self.scheduler_says:
             yield f"Its scheduler says: {self.scheduler_says}"
+        yield from self.notes
 
-    def record(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "pod": self.pod,
-            "cause": self.verdict.cause.value,
-            "outlook": self.verdict.outlook.name.lower().replace("_", " "),
-            "message": self.verdict.headline,
-            "needs": self.needs,
-            "reasons": list(self.reasons),
-            "changes": list(self.changes),
-            "nodes": list(self.nodes),
-            "holds": list(self.holds),
-            "schedulerSays": self.scheduler_says,
-        }
+
+def explained(pod: str, verdict: Verdict, **more: Any) -> Explained:
+    """A report that begins with a verdict."""
+    return Explained(pod=pod, cause=verdict.cause.value, outlook=verdict.outlook.key, message=verdict.headline, **more)
 
 
 def explain_pod(
@@ -79,18 +76,18 @@ def explain_pod(
     found = without_engine(cluster, pod, around)
     if isinstance(found, Verdict):
         holds = tuple(_holds(cluster, pod)) if found.cause is Cause.BOUND else ()
-        return Explained(pod.key, found, holds=holds, scheduler_says=says)
+        return explained(pod.key, found, holds=holds, scheduler_says=says)
     told = cluster.explain(found)
     by_reason = {group.reason: [name for name in group.nodes if name in around.nodes] for group in told.groups}
     closed = around.closed_to(cluster, pod, found)
     verdict = with_engine(around, closed, found, by_reason)
-    return Explained(
+    return explained(
         pod.key,
         verdict,
-        needs_text(found.request),
-        (*(group.text() for group in told.groups), *_closed(around, closed, by_reason)),
-        tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
-        tuple(finding.text() for finding in _findings(cluster, found, told, node)),
+        needs=needs_text(found.request),
+        reasons=(*(group.text() for group in told.groups), *_closed(around, closed, by_reason)),
+        changes=tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
+        nodes=tuple(finding.text() for finding in _findings(cluster, found, told, node)),
         scheduler_says=says,
     )
 
