@@ -72,23 +72,40 @@ def explain_pod(
 ) -> Explained:
     """Explain a pod to a caller, who may read the pods of some namespaces only: no other pod is named. `node` is one
     to show card by card."""
-    says = refusal_of_scheduler(pod)
     found = without_engine(cluster, pod, around)
     if isinstance(found, Verdict):
-        holds = tuple(_holds(cluster, pod)) if found.cause is Cause.BOUND else ()
-        return explained(pod.key, found, holds=holds, scheduler_says=says)
-    told = cluster.explain(found)
+        return explained_without(cluster, pod, found)
+    return explained_by(cluster, pod, around, found, cluster.explain(found), may_read, node=node)
+
+
+def explained_without(cluster: ClusterState, pod: PendingPod, verdict: Verdict) -> Explained:
+    """The explanation of a pod whose verdict depends on no card."""
+    holds = tuple(_holds(cluster, pod)) if verdict.cause is Cause.BOUND else ()
+    return explained(pod.key, verdict, holds=holds, scheduler_says=refusal_of_scheduler(pod))
+
+
+def explained_by(
+    cluster: ClusterState,
+    pod: PendingPod,
+    around: Surroundings,
+    demand: Demand,
+    told: Explanation,
+    may_read: MayRead,
+    *,
+    node: str = "",
+) -> Explained:
+    """The same, with the engine's explanation at hand."""
     by_reason = {group.reason: [name for name in group.nodes if name in around.nodes] for group in told.groups}
-    closed = around.closed_to(cluster, pod, found)
-    verdict = with_engine(around, closed, found, by_reason)
+    closed = around.closed_to(cluster, pod, demand)
+    verdict = with_engine(around, closed, demand, by_reason)
     return explained(
         pod.key,
         verdict,
-        needs=needs_text(found.request),
+        needs=needs_text(demand.request),
         reasons=(*(group.text() for group in told.groups), *_closed(around, closed, by_reason)),
         changes=tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
-        nodes=tuple(finding.text() for finding in _findings(cluster, found, told, node)),
-        scheduler_says=says,
+        nodes=tuple(finding.text() for finding in _findings(cluster, demand, told, node)),
+        scheduler_says=refusal_of_scheduler(pod),
     )
 
 

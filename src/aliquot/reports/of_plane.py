@@ -4,6 +4,7 @@ from aliquot.control import ControlPlane
 from aliquot.control.waiting.schedule import Told
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Cause, Outlook
+from aliquot.reports.view import LONGEST_LOAD_AGE, ClusterView
 from aliquot.reports.why_waiting import Surroundings, why_waiting
 
 _NOT_OURS = (Cause.OTHER_SCHEDULER, Cause.GATED)
@@ -13,6 +14,20 @@ _NOT_OURS = (Cause.OTHER_SCHEDULER, Cause.GATED)
 def surroundings_of(plane: ControlPlane) -> Surroundings:
     nodes = {node.key: node for node in plane.nodes.all()}
     return Surroundings(nodes, plane.pods_on, plane.heartbeats.silent(), plane.settings.serves)
+
+
+def view_of_plane(plane: ControlPlane) -> ClusterView:
+    """Everything that the server knows. Who may see what of it is for the caller of this function."""
+    now, oldest = plane.clock.wall_ns() / 1e9, plane.clock.monotonic() - LONGEST_LOAD_AGE
+    leases = {lease.metadata.name: lease for lease in plane.heartbeats.leases.all()}
+    return ClusterView(
+        plane.cluster,
+        now,
+        {node.key: node for node in plane.nodes.all()},
+        {pod.metadata.uid: pod for pod in plane.pods.all()},
+        leases,
+        {node: sample.load for node, sample in plane.heartbeats.samples.items() if sample.at >= oldest},
+    )
 
 
 def leaders_verdict(plane: ControlPlane, pod: PendingPod) -> Told | None:

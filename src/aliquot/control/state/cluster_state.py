@@ -397,11 +397,14 @@ class ClusterState:
 
     def explain(self, demand: Demand) -> Explanation:
         """Explain why a demand fits or does not, on every node, and what would make it fit."""
+        return self.searches.ask(demand.request, self.explaining(demand), lambda told: told.fits, tries=True)
+
+    def explaining(self, demand: Demand) -> Callable[[Effort], Explanation]:
+        """The same as a function that may run on another thread while the cluster state changes: it has taken all that
+        it needs. In a large cluster it takes most of a second."""
         states = self.totals.states()
         holders = {node: self.holders(node) for node in states}
-        request, quota = demand.request, self.quota_for(demand.request)
-        ask = partial(explain, states, request, quota, holders)
-        return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
+        return partial(explain, states, demand.request, self.quota_for(demand.request), holders)
 
     def explain_node(self, demand: Demand, node: str) -> NodeFinding:
         """Explain a single node, card by card."""
