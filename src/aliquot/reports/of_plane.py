@@ -32,6 +32,8 @@ def view_of_plane(plane: ControlPlane) -> ClusterView:
 
 def leaders_verdict(plane: ControlPlane, pod: PendingPod) -> Told | None:
     """What the leader writes on a pod that waits; None if nothing."""
+    if plane.cluster.ledger.nodes_of(pod.metadata.uid):
+        return None  # about to be bound: a write would cross the Binding
     verdict = why_waiting(plane.cluster, pod, surroundings_of(plane))
     if verdict.outlook is Outlook.SETTLED or verdict.cause in _NOT_OURS:
         return None
