@@ -7,8 +7,10 @@ from typing import Any
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
 from aliquot.engine import Explanation, NodeFinding, Relaxation, RelaxationKind, needs_text
+from aliquot.errors import BadDemand
 from aliquot.model import Pod, Slice
 from aliquot.model.pending_pod import PendingPod
+from aliquot.model.records import PLACEMENT
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes
 from aliquot.reports.report import Report
@@ -145,9 +147,24 @@ def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
                 gpu = cards.by_uuid.get(part.uuid)
                 model = f" ({gpu.model})" if gpu else ""
                 yield f"container {container}: {_part(part)} of card {part.index}{model}, {part.uuid}"
+        yield _why_there(cluster, pod)
     for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
         if (waiting := status.state.waiting) is not None:
             yield f"container {status.name} does not run: {waiting.reason}: {waiting.message}".rstrip(": ")
+
+
+def _why_there(cluster: ClusterState, pod: Pod) -> str:
+    """Who chose the node and the cards, and by which policies."""
+    if PLACEMENT not in pod.metadata.annotations:
+        return "another scheduler or device plugin chose them"
+    try:
+        demand = cluster.demand_of(pod)
+    except BadDemand:
+        demand = None
+    if demand is None:
+        return "Aliquot chose them; the pod asks for something else now"
+    gpu_policy, node_policy = demand.policies
+    return f"Aliquot chose among the nodes by policy {node_policy}, and among the cards by policy {gpu_policy}"
 
 
 def _part(part: Slice) -> str:

@@ -105,5 +105,6 @@ def test_a_bound_pod_is_told_what_it_has_and_why_it_does_not_run() -> None:
         == """\
 default/own. Placed: the pod is bound to n1
   container main: 12,288 MiB of card 1 (Tesla T4), GPU-n1-1
+  Aliquot chose among the nodes by policy tightest, and among the cards by policy tightest
   container main does not run: CreateContainerConfigError: no placement"""
     )

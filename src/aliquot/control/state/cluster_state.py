@@ -323,7 +323,7 @@ class ClusterState:
     ) -> Judgement:
         """Judge every node for a demand, including its namespace's quota. Only the nodes, or columns, in `among` are
         searched. Without `effort`, the search budget of the pod applies."""
-        request, policies = demand.request, _policies(demand)
+        request, policies = demand.request, demand.policies
         columns = self._columns(among) if request.needs_search else None
 
         def decide_with(effort: Effort) -> Judgement:
@@ -374,7 +374,7 @@ class ClusterState:
         request, columns = demand.request, self._columns([node]) if demand.request.needs_search else None
 
         def place_with(effort: Effort) -> Placement | None:
-            judged = judge(self.fleet, request, *_policies(demand), self._settings, effort=effort, among=columns)
+            judged = judge(self.fleet, request, *demand.policies, self._settings, effort=effort, among=columns)
             return judged.placement(node)
 
         return self.searches.ask(request, partial(within, budget, place_with))
@@ -525,12 +525,6 @@ class ClusterState:
 
 def _holders(entries: Iterable[Entry]) -> list[Holder]:
     return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
-
-
-def _policies(demand: Demand) -> tuple[str, str]:
-    """GPU policy and node policy: the pod's constraint, else the dialect's default."""
-    constraints, dialect = demand.request.constraints, demand.dialect
-    return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
 
 
 def _our_prefix(dialects: Dialects) -> str:
