@@ -64,6 +64,7 @@ NOT_REACHED = {
         "engine.why.explain._MAX_NOTES",
         "engine.why.relax._MAX_SAID",
         "kube.exec_plugin._MAX_WORDS",
+        "reports.explained._MAX_CHANGES",
         "reports.explained._MAX_NODES_SHOWN",
         "reports.why_waiting._MAX_NAMED",
     },

@@ -204,7 +204,8 @@ class ReadApi:
         found = without_engine(cluster, pod, around)
         if isinstance(found, Verdict):
             return explained_without(cluster, pod, found)
-        told = await asyncio.to_thread(cluster.explaining(found), Effort())
+        ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
+        told = await asyncio.to_thread(cluster.explaining(found, ruled_out), Effort())
         return explained_by(cluster, pod, around, found, told, asked.may_read, node=node)
 
 

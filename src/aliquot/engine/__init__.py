@@ -15,7 +15,7 @@ from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.shape_counts import CountsRecord, ShapeCounts
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, PolicyOutcome, PolicySettings, View
-from aliquot.engine.why.explain import Explanation, explain, needs_text
+from aliquot.engine.why.explain import Explanation, Group, explain, needs_text
 from aliquot.engine.why.findings import NodeFinding, explain_node, node_reason
 from aliquot.engine.why.hopes import fits_once_healthy, has_room_in_sum
 from aliquot.engine.why.relax import Relaxation, RelaxationKind
@@ -47,6 +47,7 @@ __all__ = [
     "QuotaLine",
     "quota_usage",
     "Explanation",
+    "Group",
     "explain",
     "NodeFinding",
     "explain_node",

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
-from aliquot.engine import Explanation, NodeFinding, Relaxation, RelaxationKind, needs_text
+from aliquot.engine import Explanation, Group, NodeFinding, Relaxation, RelaxationKind, needs_text
 from aliquot.errors import BadDemand
 from aliquot.model import Pod, Slice
 from aliquot.model.pending_pod import PendingPod
@@ -19,6 +20,8 @@ from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, wit
 
 _MAX_NODES_SHOWN = 3
 """In a small cluster, every node is shown card by card."""
+
+_MAX_CHANGES = 3
 
 MayRead = Callable[[str], bool]
 """Whether the caller may read the pods of a namespace."""
@@ -77,7 +80,8 @@ def explain_pod(
     found = without_engine(cluster, pod, around)
     if isinstance(found, Verdict):
         return explained_without(cluster, pod, found)
-    return explained_by(cluster, pod, around, found, cluster.explain(found), may_read, node=node)
+    ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
+    return explained_by(cluster, pod, around, found, cluster.explain(found, ruled_out), may_read, node=node)
 
 
 def explained_without(cluster: ClusterState, pod: PendingPod, verdict: Verdict) -> Explained:
@@ -104,8 +108,8 @@ def explained_by(
         pod.key,
         verdict,
         needs=needs_text(demand.request),
-        reasons=(*(group.text() for group in told.groups), *_closed(around, closed, by_reason)),
-        changes=tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
+        reasons=(*map(_group_text, told.groups), *_closed(around, closed, by_reason)),
+        changes=tuple(dict.fromkeys(_changes(around, closed, by_reason, told, may_read))),
         nodes=tuple(finding.text() for finding in _findings(cluster, demand, told, node)),
         scheduler_says=refusal_of_scheduler(pod),
     )
@@ -121,6 +125,21 @@ def _closed(around: Surroundings, closed: ClosedNodes, by_reason: ByReason) -> I
         for obstacle in closed.obstacles(around.nodes[name], fits=reason is None)
     )
     yield from (f"{_nodes(count)}: {text}" for text, count in counted.most_common())
+
+
+def _group_text(group: Group) -> str:
+    """Where the cards have room, something else may close the node."""
+    return group.text() if group.reason is not None else f"{_nodes(len(group.nodes))}: the cards have room"
+
+
+def _changes(
+    around: Surroundings, closed: ClosedNodes, by_reason: ByReason, told: Explanation, may_read: MayRead
+) -> Iterator[str]:
+    """What would help: on nodes with room, that which alone closes them; else what the engine has tried."""
+    alone = ((name, closed.obstacles(around.nodes[name], fits=True)) for name in by_reason.get(None, ()))
+    kinds = {found[0]: name for name, found in reversed([(name, found) for name, found in alone if len(found) == 1])}
+    yield from (obstacle.change(name) for obstacle, name in sorted(kinds.items(), key=itemgetter(1))[:_MAX_CHANGES])
+    yield from (_change(each, may_read) for each in told.relaxations)
 
 
 def _change(change: Relaxation, may_read: MayRead) -> str:

@@ -395,16 +395,18 @@ class ClusterState:
             trial.remove(without)
             yield trial
 
-    def explain(self, demand: Demand) -> Explanation:
-        """Explain why a demand fits or does not, on every node, and what would make it fit."""
-        return self.searches.ask(demand.request, self.explaining(demand), lambda told: told.fits, tries=True)
+    def explain(self, demand: Demand, closed: Collection[str] = ()) -> Explanation:
+        """Explain why a demand fits or does not, on every node, and what would make it fit on nodes that are not
+        `closed` to its pod for other reasons."""
+        return self.searches.ask(demand.request, self.explaining(demand, closed), lambda told: told.fits, tries=True)
 
-    def explaining(self, demand: Demand) -> Callable[[Effort], Explanation]:
+    def explaining(self, demand: Demand, closed: Collection[str] = ()) -> Callable[[Effort], Explanation]:
         """The same as a function that may run on another thread while the cluster state changes: it has taken all that
         it needs. In a large cluster it takes most of a second."""
         states = self.totals.states()
         holders = {node: self.holders(node) for node in states}
-        return partial(explain, states, demand.request, self.quota_for(demand.request), holders)
+        quota = self.quota_for(demand.request)
+        return partial(explain, states, demand.request, quota, holders, closed=closed)
 
     def explain_node(self, demand: Demand, node: str) -> NodeFinding:
         """Explain a single node, card by card."""
