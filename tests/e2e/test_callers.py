@@ -12,10 +12,12 @@ import trustme
 import yaml
 
 from tests.e2e.test_tls import write_pair
+from tests.e2e.test_why_waiting import TENANT
 from tests.real.objects import asking, gpu_node
 from tests.real.scheduler import Scheduling
 from tests.real.serving import serving
 from tests.rig.network import LOOPBACK
+from tests.rig.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -56,9 +58,28 @@ def test_callers_are_known_by_the_tokens_of_a_real_api_server(scheduling: Schedu
         reader, nobody = token_of(scheduling, *READER), token_of(scheduling, *NOBODY)
         assert [asked(metrics, trust, token)[0] for token in (reader, nobody, "made-up", "")] == [200, 403, 401, 401]
         assert [asked(verb, trust, token, bind)[0] for token in (reader, nobody, "")] == [403, 403, 401]
+        read_by_own_rights(scheduling, f"{aliquot.url('native')}/v1", trust)
         status, ready = asked(f"{aliquot.url('native')}/readyz", trust)
         assert (status, "tokenreviews" in ready) == (200, False), "deploy/aliquot.yaml has the right"
     assert "target" not in scheduling.bound()
+
+
+def read_by_own_rights(cluster: Scheduling, url: str, trust: ssl.SSLContext) -> None:
+    """The agents' account may list all pods, the tenant those of one namespace."""
+    cluster.ensure_namespace("limited")
+    cluster.apply(TENANT)
+    cluster.create(asking("own", {"aliyun.com/gpu-mem": 16}, namespace="limited"))
+    tenant, everything = token_of(cluster, "limited", "tenant"), token_of(cluster, *READER)
+    paths = ("pods", "pods?namespace=limited", "pods?namespace=default", "nodes", "explain/default/target")
+    assert [asked(f"{url}/{path}", trust, tenant)[0] for path in paths] == [403, 200, 403, 403, 403]
+    assert [asked(f"{url}/{path}", trust, everything)[0] for path in paths] == [200] * 5
+    assert [asked(f"{url}/pods", trust, token)[0] for token in ("made-up", "")] == [401, 401]
+
+    def cause() -> str:
+        status, answer = asked(f"{url}/explain/limited/own", trust, tenant)
+        return str(json.loads(answer)["cause"]) if status == 200 else ""
+
+    wait_for("the pod to be explained", lambda: cause() == "TooLarge", seconds=30)
 
 
 def test_nobody_binds_past_the_filter_of_an_open_endpoint(scheduling: Scheduling) -> None:

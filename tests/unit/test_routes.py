@@ -39,3 +39,11 @@ def test_unmatched_requests_go_to_the_fallback_route() -> None:
     refused = routes.find("GET", "/a/b")
     assert isinstance(refused, asgi.Response)
     assert refused.status == 405
+
+
+@pytest.mark.parametrize(
+    ("path", "tail"), [("/e/x/y", "x/y"), ("/e/x/y/", "x/y"), ("/e/x", None), ("/e//y", None), ("/e/x/y/z", None)]
+)
+def test_a_route_may_take_two_segments(path: str, tail: str | None) -> None:
+    found = asgi.Routes({("GET", "/e/*/*"): handler}).find("GET", path)
+    assert (found[1] if isinstance(found, tuple) else None) == tail

@@ -29,6 +29,7 @@ from aliquot.control.requeue.requeuer import Requeuer
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Expired, NodeLost, NodeSeen, PodForgotten, PodSeen
 from aliquot.control.state.search_budget import SearchBudget
+from aliquot.control.waiting.reasons import WaitingReasons
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod, Request
@@ -85,6 +86,14 @@ class ControlPlane:
             self.cluster,
             self.nodes.get,
             self.pods.with_uid,
+            self.leadership,
+            self.clock,
+            is_in_sync=lambda: not self.out_of_sync(),
+            is_served=lambda pod: self.settings.serves(pod),
+        )
+        self.waiting_reasons = WaitingReasons(
+            client,
+            self.pod_events,
             self.leadership,
             self.clock,
             is_in_sync=lambda: not self.out_of_sync(),
@@ -232,11 +241,13 @@ class ControlPlane:
             self.cluster.apply(PodForgotten(old.metadata.uid))
             self.heartbeats.history.forget_pod(old.metadata.uid)
             self.requeuer.forget(old.metadata.uid)
+            self.waiting_reasons.forget(old.metadata.uid)
             self._forget_decisions(old.metadata.uid)
             self.cluster.searches.forget(old.metadata.uid)
         else:
             self.cluster.apply(PodSeen(new))
             self.requeuer.see(new)
+            self.waiting_reasons.see(new)
             if new.spec.node_name:
                 self._forget_decisions(new.metadata.uid)
         self.changed.emit(None)

@@ -14,6 +14,12 @@ class Demand:
     dialect: Dialect
     request: Request
 
+    @property
+    def policies(self) -> tuple[str, str]:
+        """GPU policy and node policy: the pod's constraint, else the dialect's default."""
+        constraints, dialect = self.request.constraints, self.dialect
+        return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
+
 
 @dataclass(frozen=True)
 class Holding:

@@ -28,8 +28,12 @@ class CallerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
+    """`groups` and `uid` are those of its user in Kubernetes."""
+
     name: str
     kinds: frozenset[CallerKind]
+    groups: tuple[str, ...] = ()
+    uid: str = ""
 
 
 ANYONE = Caller("anyone", frozenset(CallerKind))
@@ -89,6 +93,17 @@ class OpenHandler:
 
 
 @dataclass(frozen=True)
+class OwnRightsHandler:
+    """A handler for every caller who proves who it is, whatever its kind. It decides itself what that caller may see,
+    by the caller's own rights in Kubernetes."""
+
+    handler: Handler
+
+    async def __call__(self, call: Call) -> Response:
+        return await self.handler(call)
+
+
+@dataclass(frozen=True)
 class SlowHandler:
     """A handler that takes its own time, and no body: a 30 s profile takes 30 s. It limits itself."""
 
@@ -120,7 +135,8 @@ OTHERWISE = ("*", "*")
 
 @dataclass(frozen=True)
 class Routes:
-    """Handlers by (method, path). A path that ends in `/*` takes another segment, which becomes the call's tail."""
+    """Handlers by (method, path). A path that ends in `/*` takes another segment, which becomes the call's tail; one
+    that ends in `/*/*` takes two, and the tail has both."""
 
     table: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
 
@@ -135,6 +151,10 @@ class Routes:
         handler = None if self._methods(path) else self.table.get((method, below))
         if handler is not None:
             return handler, tail
+        above, _, first = parent.rpartition("/")
+        handler = self.table.get((method, f"{above}/*/*"))
+        if handler is not None and first and tail:
+            return handler, f"{first}/{tail}"
         if methods := self._methods(path) or self._methods(below):
             return _other_method(method, methods)
         otherwise = self.table.get(OTHERWISE)

@@ -58,7 +58,8 @@ class Callers:
         user = next((value for name, value in subject if name == "commonName"), "")
         groups = [value for name, value in subject if name == "organizationName"]
         names = [value for _, value in shown.get("subjectAltName", ())]
-        return Caller(user or "a certificate without a common name", self._known.kinds(user, groups, names))
+        name = user or "a certificate without a common name"
+        return Caller(name, self._known.kinds(user, groups, names), tuple(groups))
 
     async def identify(self, certified: Caller | None, proof: bytes) -> Caller | asgi.Response:
         """Identify a caller by the connection's certificate, or else by the Authorization header. Returns an error
@@ -83,7 +84,7 @@ class Callers:
         kinds = self._known.kinds(user.username, user.groups or ())
         if user.username == await self._own_user():
             kinds |= {CallerKind.REPLICA}
-        return Caller(user.username, kinds)
+        return Caller(user.username, kinds, tuple(user.groups or ()), user.uid)
 
     async def _own_user(self) -> str:
         """Raises Refused."""

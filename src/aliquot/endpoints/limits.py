@@ -120,8 +120,9 @@ class Gate:
             proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             caller = await callers.identify(certified, proof)
             if isinstance(caller, Caller):
-                decides = isinstance(found, tuple) and isinstance(found[0], asgi.DecisionHandler)
-                refused = refusal(caller, _DECIDED_FOR if decides else _SHOWN_TO)
+                handler = found[0] if isinstance(found, tuple) else None
+                wanted = _DECIDED_FOR if isinstance(handler, asgi.DecisionHandler) else _SHOWN_TO
+                refused = None if isinstance(handler, asgi.OwnRightsHandler) else refusal(caller, wanted)
                 if refused is None:
                     await self._answer_caller(caller, scope, receive, send)
                     return

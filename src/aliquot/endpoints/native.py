@@ -5,6 +5,8 @@ from aliquot.control import ControlPlane
 from aliquot.endpoints import metrics
 from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.own_rights import OwnRights
+from aliquot.endpoints.read_api import ReadApi
 
 NAME = "native"
 PREFIX = "/aliquot"
@@ -13,4 +15,5 @@ PREFIX = "/aliquot"
 def routes(plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> Table:
     extender = Extender(plane, NAME, forwarder, Wire(every_score=False, compat=compat))
     verbs = extender.routes(PREFIX, filter="filter", prioritize="prioritize", bind="bind", preempt="preempt")
-    return {**verbs, **metrics.routes(plane)}
+    read = ReadApi(plane, OwnRights(plane.client, plane.clock))
+    return {**verbs, **read.routes(), **metrics.routes(plane)}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aliquot.engine.shape_counts import CountsRecord, ShapeCounts
     from aliquot.engine.state import NodeState
     from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, PolicyOutcome, PolicySettings, View
-    from aliquot.engine.why.explain import Explanation, explain
+    from aliquot.engine.why.explain import Explanation, Group, explain
     from aliquot.engine.why.findings import NodeFinding, explain_node, node_reason
     from aliquot.engine.why.hopes import fits_once_healthy, has_room_in_sum
     from aliquot.engine.why.relax import Relaxation, RelaxationKind
@@ -46,7 +46,7 @@ else:
             "shape_counts": "CountsRecord ShapeCounts",
             "state": "NodeState",
             "view": "GpuPolicy NodePolicy PodPolicy PolicyOutcome PolicySettings View",
-            "why.explain": "Explanation explain",
+            "why.explain": "Explanation Group explain",
             "why.findings": "NodeFinding explain_node node_reason",
             "why.hopes": "fits_once_healthy has_room_in_sum",
             "why.relax": "Relaxation RelaxationKind",
@@ -80,6 +80,7 @@ __all__ = [
     "QuotaLine",
     "quota_usage",
     "Explanation",
+    "Group",
     "explain",
     "NodeFinding",
     "explain_node",

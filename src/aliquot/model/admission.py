@@ -27,6 +27,9 @@ Our own accounts have a list of their own and may write every key."""
 NO_ROOM = "AliquotNoRoom"
 """The reason in the status of a pod that was bound to a node where it does not fit."""
 
+PLACEABLE = "aliquot.io/Placeable"
+"""The condition of a waiting pod in which the server writes why it cannot be placed. A bound pod has none."""
+
 CARDS_HEALTHY = "AliquotCardsHealthy"
 CARDS_GUARDED = "AliquotCardsGuarded"
 NODE_CONDITIONS = (CARDS_HEALTHY, CARDS_GUARDED)

@@ -149,9 +149,11 @@ MAX_COUNTED_PODS = 20_000
 MAX_ACCEPTED_TOKENS, MAX_REFUSED_TOKENS = 1024, 1024
 """Beyond this, the accepted token that was used longest ago is forgotten, or the refused token that was reviewed
 longest ago. The two kinds are kept apart, so that made-up tokens do not evict accepted ones."""
+MAX_KNOWN_RIGHTS = 4096
+"""Rights of callers at the read endpoints. Beyond this, the right that was asked for longest ago is forgotten."""
 MAX_REVIEWS = 8
 """Concurrent token reviews, so that made-up tokens do not keep the API server busy. Tokens that were accepted before
-have as many again."""
+have as many again, and so have the rights of callers."""
 MAX_EVENTS = 4096
 """Events that are counted when they repeat, and pods whose number of events is limited."""
 MAX_UNWRITTEN_DECISIONS = 100_000

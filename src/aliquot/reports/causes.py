@@ -44,6 +44,7 @@ class Cause(Enum):
     NO_GPU = "AsksForNoGPU"
     BOUND = "Bound"
     ENDED = "Ended"
+    UNKNOWN = "Unknown"
 
 
 class Outlook(Enum):
@@ -56,6 +57,10 @@ class Outlook(Enum):
     FITS = "Fits now"
     SETTLED = "Placed"
     """The pod does not wait, or not for us."""
+
+    @property
+    def key(self) -> str:
+        return self.name.lower()
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,24 @@ class Obstacle:
             case _:
                 return f"too little {self.what}" + (" even when empty" if self.is_forever else "")
 
+    def change(self, node: str) -> str:
+        """What would have to change on a node where nothing else is in the way; continues "It fits"."""
+        match self.cause:
+            case Cause.TAINT:
+                return f"with a toleration for the taint {self.what} (on {node})"
+            case Cause.NODE_SELECTOR:
+                return f"with another node selector or affinity (on {node})"
+            case Cause.CORDONED:
+                return f"when node {node} is uncordoned"
+            case Cause.NOT_READY:
+                return f"when node {node} is ready"
+            case Cause.AGENT_SILENT:
+                return f"when the agent of node {node} is back"
+            case Cause.PODS | Cause.NO_DEVICES:
+                return f"when a pod ends (on {node})"
+            case _:
+                return f"with less {self.what} (on {node})"
+
 
 @dataclass(frozen=True)
 class ClosedNodes:
@@ -70,6 +88,10 @@ class ClosedNodes:
             found = [*self._rules(node)] or [*self._short(node)] or ([*self._without_devices(node)] if fits else [])
             known = self._known[node.key, fits] = list(dict.fromkeys(found))
         return known
+
+    def ruled_out(self, nodes: Iterable[Node]) -> frozenset[str]:
+        """The nodes that are closed whatever their pods leave to others."""
+        return frozenset(node.key for node in nodes if any(self._rules(node)))
 
     def _rules(self, node: Node) -> Iterator[Obstacle]:
         taints = self.pod.untolerated(node)

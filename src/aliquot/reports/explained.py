@@ -2,32 +2,42 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
-from aliquot.engine import Explanation, NodeFinding, Relaxation, RelaxationKind, needs_text
+from aliquot.engine import Explanation, Group, NodeFinding, Relaxation, RelaxationKind, needs_text
+from aliquot.errors import BadDemand
 from aliquot.model import Pod, Slice
 from aliquot.model.pending_pod import PendingPod
+from aliquot.model.records import PLACEMENT
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes
+from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, without_engine
 
 _MAX_NODES_SHOWN = 3
 """In a small cluster, every node is shown card by card."""
 
+_MAX_CHANGES = 3
+
 MayRead = Callable[[str], bool]
 """Whether the caller may read the pods of a namespace."""
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(Report, frozen=True, kw_only=True):
     """`reasons` count nodes; a node that is closed for two reasons counts for both. `changes` continue "It fits"."""
 
     pod: str
-    verdict: Verdict
+    """As namespace/name."""
+    cause: str
+    """One of `Cause`."""
+    outlook: str
+    """One of `Outlook`, by its name: `never`, `not_now`, `fits`, `settled`."""
+    message: str
+    """The dominant cause, as the leader writes it on the pod."""
     needs: str = ""
     reasons: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
@@ -36,38 +46,30 @@ class Explained:
     holds: tuple[str, ...] = ()
     """What a bound pod has, and where."""
     scheduler_says: str = ""
+    notes: tuple[str, ...] = ()
+    """What is not known."""
 
     def text(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        waits = "" if self.verdict.outlook is Outlook.SETTLED else " waits"
-        yield f"{self.pod}{waits}. {self.verdict.headline}"
+        waits = "" if self.outlook == Outlook.SETTLED.key else " waits"
+        yield f"{self.pod}{waits}. {self.message}"
         if self.needs:
             yield f"It needs {self.needs}."
-        yield from (f"  {line}" for line in self.holds)
-        yield from (f"  {line}" for line in self.reasons)
+        yield from (f"  {line}" for line in (*self.holds, *self.reasons))
         if self.changes:
             yield "It fits"
             yield from (f"  {line}" for line in self.changes)
         yield from self.nodes
         if self.scheduler_says:
             yield f"Its scheduler says: {self.scheduler_says}"
+        yield from self.notes
 
-    def record(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "pod": self.pod,
-            "cause": self.verdict.cause.value,
-            "outlook": self.verdict.outlook.name.lower().replace("_", " "),
-            "message": self.verdict.headline,
-            "needs": self.needs,
-            "reasons": list(self.reasons),
-            "changes": list(self.changes),
-            "nodes": list(self.nodes),
-            "holds": list(self.holds),
-            "schedulerSays": self.scheduler_says,
-        }
+
+def explained(pod: str, verdict: Verdict, **more: Any) -> Explained:
+    """A report that begins with a verdict."""
+    return Explained(pod=pod, cause=verdict.cause.value, outlook=verdict.outlook.key, message=verdict.headline, **more)
 
 
 def explain_pod(
@@ -75,23 +77,41 @@ def explain_pod(
 ) -> Explained:
     """Explain a pod to a caller, who may read the pods of some namespaces only: no other pod is named. `node` is one
     to show card by card."""
-    says = refusal_of_scheduler(pod)
     found = without_engine(cluster, pod, around)
     if isinstance(found, Verdict):
-        holds = tuple(_holds(cluster, pod)) if found.cause is Cause.BOUND else ()
-        return Explained(pod.key, found, holds=holds, scheduler_says=says)
-    told = cluster.explain(found)
+        return explained_without(cluster, pod, found)
+    ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
+    return explained_by(cluster, pod, around, found, cluster.explain(found, ruled_out), may_read, node=node)
+
+
+def explained_without(cluster: ClusterState, pod: PendingPod, verdict: Verdict) -> Explained:
+    """The explanation of a pod whose verdict depends on no card."""
+    holds = tuple(_holds(cluster, pod)) if verdict.cause is Cause.BOUND else ()
+    return explained(pod.key, verdict, holds=holds, scheduler_says=refusal_of_scheduler(pod))
+
+
+def explained_by(
+    cluster: ClusterState,
+    pod: PendingPod,
+    around: Surroundings,
+    demand: Demand,
+    told: Explanation,
+    may_read: MayRead,
+    *,
+    node: str = "",
+) -> Explained:
+    """The same, with the engine's explanation at hand."""
     by_reason = {group.reason: [name for name in group.nodes if name in around.nodes] for group in told.groups}
-    closed = around.closed_to(cluster, pod, found)
-    verdict = with_engine(around, closed, found, by_reason)
-    return Explained(
+    closed = around.closed_to(cluster, pod, demand)
+    verdict = with_engine(around, closed, demand, by_reason)
+    return explained(
         pod.key,
         verdict,
-        needs_text(found.request),
-        (*(group.text() for group in told.groups), *_closed(around, closed, by_reason)),
-        tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
-        tuple(finding.text() for finding in _findings(cluster, found, told, node)),
-        scheduler_says=says,
+        needs=needs_text(demand.request),
+        reasons=(*map(_group_text, told.groups), *_closed(around, closed, by_reason)),
+        changes=tuple(dict.fromkeys(_changes(around, closed, by_reason, told, may_read))),
+        nodes=tuple(finding.text() for finding in _findings(cluster, demand, told, node)),
+        scheduler_says=refusal_of_scheduler(pod),
     )
 
 
@@ -105,6 +125,21 @@ def _closed(around: Surroundings, closed: ClosedNodes, by_reason: ByReason) -> I
         for obstacle in closed.obstacles(around.nodes[name], fits=reason is None)
     )
     yield from (f"{_nodes(count)}: {text}" for text, count in counted.most_common())
+
+
+def _group_text(group: Group) -> str:
+    """Where the cards have room, something else may close the node."""
+    return group.text() if group.reason is not None else f"{_nodes(len(group.nodes))}: the cards have room"
+
+
+def _changes(
+    around: Surroundings, closed: ClosedNodes, by_reason: ByReason, told: Explanation, may_read: MayRead
+) -> Iterator[str]:
+    """What would help: on nodes with room, that which alone closes them; else what the engine has tried."""
+    alone = ((name, closed.obstacles(around.nodes[name], fits=True)) for name in by_reason.get(None, ()))
+    kinds = {found[0]: name for name, found in reversed([(name, found) for name, found in alone if len(found) == 1])}
+    yield from (obstacle.change(name) for obstacle, name in sorted(kinds.items(), key=itemgetter(1))[:_MAX_CHANGES])
+    yield from (_change(each, may_read) for each in told.relaxations)
 
 
 def _change(change: Relaxation, may_read: MayRead) -> str:
@@ -131,9 +166,24 @@ def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
                 gpu = cards.by_uuid.get(part.uuid)
                 model = f" ({gpu.model})" if gpu else ""
                 yield f"container {container}: {_part(part)} of card {part.index}{model}, {part.uuid}"
+        yield _why_there(cluster, pod)
     for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
         if (waiting := status.state.waiting) is not None:
             yield f"container {status.name} does not run: {waiting.reason}: {waiting.message}".rstrip(": ")
+
+
+def _why_there(cluster: ClusterState, pod: Pod) -> str:
+    """Who chose the node and the cards, and by which policies."""
+    if PLACEMENT not in pod.metadata.annotations:
+        return "another scheduler or device plugin chose them"
+    try:
+        demand = cluster.demand_of(pod)
+    except BadDemand:
+        demand = None
+    if demand is None:
+        return "Aliquot chose them; the pod asks for something else now"
+    gpu_policy, node_policy = demand.policies
+    return f"Aliquot chose among the nodes by policy {node_policy}, and among the cards by policy {gpu_policy}"
 
 
 def _part(part: Slice) -> str:

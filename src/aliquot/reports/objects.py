@@ -7,6 +7,7 @@ import msgspec
 
 from aliquot.kube.resources import Event, Lease
 from aliquot.model import Node, Pod
+from aliquot.model.pending_pod import PendingPod
 
 
 class Missing(msgspec.Struct, rename="camel", frozen=True):
@@ -31,6 +32,8 @@ class ClusterObjects(msgspec.Struct, rename="camel", frozen=True):
     unhealthy: dict[str, str] = {}
     """gpushare's lists of unhealthy cards, by node."""
     events: list[Event] = []
+    waiting: list[PendingPod] = []
+    """The pods that are not bound, in full."""
     namespace: str = ""
     """The namespace whose pods were read; empty for all."""
     missing: list[Missing] = []

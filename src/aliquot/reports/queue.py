@@ -5,11 +5,15 @@ from itertools import groupby
 
 from aliquot.control.state.schedulable import OpenNodes
 from aliquot.dialects import Demand
+from aliquot.engine import Effort
 from aliquot.errors import BadDemand
 from aliquot.model import Pod
 from aliquot.reports.pods import pod_report
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView, seconds_of
+
+_EFFORT = 200_000
+"""Steps of the engine for each kind of pod."""
 
 
 class WaitingPod(Report, frozen=True, kw_only=True):
@@ -106,7 +110,8 @@ class _Fitting:
     def _best(self, pod: Pod, demand: Demand) -> str:
         is_open = self._open.to(pod)
         names = [name for name in self._view.nodes if is_open(name)]
-        return self._view.cluster.judge(demand, names).best(names) or ""
+        # with an effort of its own: a look at the queue takes nothing of the time that the pod has for its search
+        return self._view.cluster.judge(demand, names, effort=Effort(_EFFORT)).best(names) or ""
 
 
 def _shape(pod: Pod, demand: Demand) -> Hashable:

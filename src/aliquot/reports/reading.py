@@ -9,14 +9,26 @@ from typing import TypeVar
 from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Forbidden, NotFound
-from aliquot.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ApiResource, ConfigMap, Event, ObjectT
+from aliquot.kube.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PENDING_PODS,
+    PODS,
+    ApiResource,
+    ConfigMap,
+    Event,
+    ObjectT,
+)
 from aliquot.kube.reviews import Action
 from aliquot.kube.rights import Right
-from aliquot.model import Pod
+from aliquot.model.pending_pod import PendingPod
 from aliquot.model.records import NODE_LEASES
 from aliquot.reports.objects import ClusterObjects, Missing
 
 _Found = TypeVar("_Found")
+_UNBOUND = {"fieldSelector": "spec.nodeName="}
 
 
 class Optional(Enum):
@@ -26,6 +38,7 @@ class Optional(Enum):
     QUOTAS = "quotas"
     MARKS = "marks"
     EVENTS = "events"
+    WAITING = "waiting"
 
 
 @dataclass(frozen=True)
@@ -92,25 +105,40 @@ async def read_objects(
 
     nodes, (pods, only), leases, text, marks, events = await asyncio.gather(
         reader.all(NODES, READ_NODES),
-        _pods(reader),
+        _pods(reader, PODS),
         wanted(Optional.LEASES, lambda: reader.all(LEASES, READ_LEASES), None),
         wanted(Optional.QUOTAS, lambda: _quotas(reader, quotas), None),
         wanted(Optional.MARKS, lambda: _marks(reader), None),
         wanted(Optional.EVENTS, lambda: _events(reader), None),
     )
-    return ClusterObjects(now, nodes or [], pods, leases or [], text, marks or {}, events or [], only, reader.missing)
+    none: list[PendingPod] = []
+    waiting, _ = await wanted(Optional.WAITING, lambda: _pods(reader, PENDING_PODS, _UNBOUND), (none, ""))
+    return ClusterObjects(
+        now,
+        nodes or [],
+        pods,
+        leases or [],
+        text,
+        marks or {},
+        events or [],
+        waiting,
+        only,
+        list(dict.fromkeys(reader.missing)),
+    )
 
 
 async def _nothing(none: _Found) -> _Found:
     return none
 
 
-async def _pods(reader: _Reader) -> tuple[list[Pod], str]:
+async def _pods(
+    reader: _Reader, resource: ApiResource[ObjectT], selector: Mapping[str, str] | None = None
+) -> tuple[list[ObjectT], str]:
     """Pods, and the namespace if they are of one only. Raises Forbidden if the caller may not read even these."""
-    pods = await reader.all(PODS, READ_PODS)
+    pods = await reader.all(resource, READ_PODS, selector=selector)
     if pods is not None:
         return pods, ""
-    return (await reader.client.list(PODS, namespace=reader.namespace)).items, reader.namespace
+    return (await reader.client.list(resource, namespace=reader.namespace, selector=selector)).items, reader.namespace
 
 
 async def _events(reader: _Reader) -> list[Event] | None:

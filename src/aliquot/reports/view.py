@@ -13,6 +13,7 @@ from aliquot.errors import BadRecord
 from aliquot.kube.resources import Event, Lease
 from aliquot.model import Node, Pod
 from aliquot.model.load import LOAD, NodeLoad, read_load
+from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.objects import ClusterObjects, Missing
 
 LOAD_IS_PRESENT_FOR = 90.0
@@ -35,6 +36,8 @@ class ClusterView:
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     """By node; only recent ones."""
     events: Sequence[Event] = ()
+    waiting: Mapping[str, PendingPod] = field(default_factory=dict)
+    """The pods that are not bound, in full, by UID."""
     only_namespace: str = ""
     """The one namespace whose pods are known; empty if all pods are."""
     missing: Sequence[Missing] = ()
@@ -70,6 +73,7 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decide
         leases,
         loads,
         objects.events,
+        {pod.metadata.uid: pod for pod in objects.waiting},
         objects.namespace,
         objects.missing,
     )

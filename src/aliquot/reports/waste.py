@@ -1,6 +1,6 @@
 """What pods hold against what they use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from aliquot.model import Charge
 from aliquot.reports.nodes import share_of
@@ -40,7 +40,11 @@ class WasteReport(Report, frozen=True, kw_only=True):
 def waste_report(view: ClusterView, namespace: str = "", idle_since: Mapping[str, str] | None = None) -> WasteReport:
     """`idle_since` is by UID."""
     since = idle_since or {}
-    pods = [_pod(view, pod, since.get(pod.uid, "")) for pod in pods_report(view, namespace).pods if pod.cards]
+    held = (pod for pod in pods_report(view, namespace).pods if pod.cards)
+    return total_waste(wasteful_pod(view, pod, since.get(pod.uid, "")) for pod in held)
+
+
+def total_waste(pods: Iterable[WastefulPod]) -> WasteReport:
     ordered = sorted(pods, key=lambda pod: (-(pod.unused if pod.unused is not None else -1), pod.namespace, pod.name))
     measured = [pod for pod in ordered if pod.unused is not None]
     return WasteReport(
@@ -51,7 +55,8 @@ def waste_report(view: ClusterView, namespace: str = "", idle_since: Mapping[str
     )
 
 
-def _pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
+def wasteful_pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
+    """What a pod that holds cards does not use, and `since` when it has been idle."""
     by_uuid = view.cluster.cards(pod.node).by_uuid
     known = [(card, by_uuid[card.uuid]) for card in pod.cards if card.uuid in by_uuid]
     held = sum(share_of(gpu, Charge(card.cores, card.memory_mib, card.slots)) for card, gpu in known)

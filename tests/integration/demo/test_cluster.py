@@ -17,6 +17,7 @@ from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources
 from aliquot.embedded.nodes import SCRIPT, AgentDevices
 from aliquot.kube import PODS, ApiError
+from aliquot.model.admission import PLACEABLE
 from aliquot.model.records import PLACEMENT
 from tests.factories import container_manifest, pod_manifest
 from tests.fakes import until
@@ -104,11 +105,22 @@ async def test_a_pod_with_init_and_side_containers_runs(demo: DemoCluster) -> No
     assert shares == {"fetch": "4", "side": "1", "a": "2", "b": "3"}
 
 
+async def test_a_pod_that_waits_is_told_the_one_cause_as_on_a_real_cluster(demo: DemoCluster) -> None:
+    await demo.client.create(PODS, pod_manifest("waits", 82), "default")
+
+    def reasons() -> dict[str, str]:
+        conditions = shown(demo, "waits")["status"].get("conditions", ())
+        return {condition["type"]: condition["message"] for condition in conditions}
+
+    await until(lambda: PLACEABLE in reasons())
+    assert reasons()[PLACEABLE].startswith("Never as things are: no node's cards can hold the pod even when empty")
+
+
 async def test_a_deleted_pod_releases_its_part_for_one_that_waits(demo: DemoCluster) -> None:
     await run(demo, pod_manifest("large", 22))
     await demo.client.create(PODS, pod_manifest("waits", 22), "default")
     await until(lambda: "conditions" in shown(demo, "waits")["status"])
-    (condition,) = shown(demo, "waits")["status"]["conditions"]
+    condition = shown(demo, "waits")["status"]["conditions"][0]
     no_room = "Insufficient GPU Memory in one device"
     never = f"{no_room}: request exceeds the node's GPUs even when empty"
     assert condition["message"] == f"0/2 nodes are available: 1 {no_room}, 1 {never}"

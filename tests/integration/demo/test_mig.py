@@ -56,5 +56,5 @@ async def test_a_pod_gets_an_instance_with_its_own_device_nodes(
 async def test_neither_the_cut_card_nor_a_profile_that_it_lacks_is_sold(demo: DemoCluster, resource: str) -> None:
     await demo.client.create(PODS, sample("p", {resource: "1"}), "default")
     await until(lambda: "conditions" in status(demo, "p"))
-    (condition,) = status(demo, "p")["conditions"]
+    condition = status(demo, "p")["conditions"][0]
     assert condition["message"].startswith("0/2 nodes are available: ")

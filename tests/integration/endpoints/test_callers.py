@@ -168,6 +168,29 @@ async def test_each_kind_of_caller_gets_only_its_routes(
                 assert status not in (401, 403), (path, text)
 
 
+PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+
+
+@pytest.mark.parametrize(
+    ("credentials", "status"),
+    [
+        pytest.param(Credentials(), 401, id="nobody"),
+        pytest.param(Credentials(token="made up"), 401, id="a made-up token"),
+        pytest.param(Credentials(token=TOKENS[NOBODY]), 403, id="a user without the right"),
+        pytest.param(Credentials(token=TOKENS[SCHEDULER]), 403, id="a scheduler without the right"),
+        pytest.param(Credentials(token="token-of-jill"), 200, id="a user with the right"),
+        pytest.param(Credentials("jill"), 200, id="the same by certificate"),
+        pytest.param(Credentials("jack", "system:masters"), 200, id="a group with every right"),
+    ],
+)
+async def test_the_read_endpoints_serve_every_caller_by_its_own_rights(
+    server: Server, embedded: Embedded, credentials: Credentials, status: int
+) -> None:
+    embedded.cluster.users.add("jill", token="token-of-jill", rules=[PODS])
+
+    assert (await server.send(credentials, "GET", "/v1/pods"))[0] == status
+
+
 async def test_unknown_callers_change_nothing(server: Server) -> None:
     pod = await server.room.add_pod()
     before = server.room.api.store.revision

@@ -1,6 +1,7 @@
 """docs/endpoints.md names every route and every compat word, and no others."""
 
 import re
+from functools import reduce
 from pathlib import Path
 
 from aliquot.app.server.endpoints import endpoints
@@ -17,7 +18,10 @@ async def test_the_page_names_every_route_and_no_others(room: Room) -> None:
     tables = [*(table for table, _ in opened.values()), health.routes(room.plane), metrics.routes(room.plane)]
     routes = {route for table in tables for route in table} - {asgi.OTHERWISE}
     named = set(re.findall(r"`(GET|HEAD|POST) (/[^`]*)`", PAGE)) - {("GET", "/debug/pprof/")}
-    assert named == {(method, path.replace("*", "<node>")) for method, path in routes}
+    words = {"/*/*": "/<namespace>/<pod>", "/*": "/<node>"}
+    assert named == {
+        (method, reduce(lambda text, word: text.replace(*word), words.items(), path)) for method, path in routes
+    }
 
 
 async def test_the_page_names_every_endpoint_with_its_port(room: Room) -> None:

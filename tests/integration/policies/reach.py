@@ -8,7 +8,7 @@ import pytest
 
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
-from aliquot.model.admission import AGENT_REACH, CARDS_GUARDED, CARDS_HEALTHY, NO_ROOM, SERVER_REACH, WOKEN
+from aliquot.model.admission import AGENT_REACH, CARDS_GUARDED, CARDS_HEALTHY, NO_ROOM, PLACEABLE, SERVER_REACH, WOKEN
 from aliquot.model.load import LOAD
 from aliquot.model.records import INVENTORY, NODE_LEASES, OBSERVED
 from tests.integration.policies.caller import JSON, MERGE, Answer, Caller
@@ -239,6 +239,14 @@ SERVER = [
     _case("success", "server", {"status": {"phase": "Succeeded"}}, "may only report that", part="status"),
     _case("an address", "server", {"status": {"podIP": "10.0.0.9"}}, "may only report that", part="status"),
     _case("why a pod waits", "server", {"status": {"conditions": [WAITS]}}, where="", part="status", media=STRATEGIC),
+    _case(
+        "why a pod cannot be placed",
+        "server",
+        {"status": {"conditions": [WAITS | {"type": PLACEABLE}]}},
+        where="",
+        part="status",
+        media=STRATEGIC,
+    ),
     _case(
         "that a pod is ready",
         "server",

@@ -13,11 +13,12 @@ from tests.unit.reports.clusters import SmallCluster, node, waiting
 
 
 def full(namespace: str = "default", other: str = "research") -> SmallCluster:
-    small = SmallCluster(node("n1"), node("n2", spec={"unschedulable": True}))
+    small = SmallCluster(node("n1"), node("n2", spec={"unschedulable": True}), node("n3", {}))
     small.hold("own", 12, namespace=namespace)
     small.hold("theirs", 11, 1, namespace=other)
     small.hold("large", 14, 0, on="n2", namespace=other)
     small.hold("larger", 15, 1, on="n2", namespace=other)
+    small.hold("whole", 15, 0, on="n3", namespace=other)
     return small
 
 
@@ -31,18 +32,20 @@ def test_the_cause_comes_first_then_the_rest_then_what_would_help() -> None:
         == """\
 default/p waits. Not now: no single card has enough left, although a node's cards together have (fragmentation)
 It needs 5 units of memory of 1 card.
-  2 nodes: not enough room on the node's GPUs now (the freest card has 4,096 MiB left)
+  3 nodes: not enough room on the node's GPUs now (the freest card has 4,096 MiB left)
   1 node: the node is cordoned
 It fits
   if memory <= 4 units
   when pod research/theirs ends (on n1)
-  when pod research/large ends (on n2)
+  when pod research/whole ends (on n3)
 n1: not enough room on the node's GPUs now
   GPU 0 (Tesla T4, 15,360 MiB) has 3072 MiB left; the pod needs 5120 MiB
   GPU 1 (Tesla T4, 15,360 MiB) has 4096 MiB left; the pod needs 5120 MiB
 n2: not enough room on the node's GPUs now
   GPU 0 (Tesla T4, 15,360 MiB) has 1024 MiB left; the pod needs 5120 MiB
   GPU 1 (Tesla T4, 15,360 MiB) has 0 MiB left; the pod needs 5120 MiB
+n3: not enough room on the node's GPUs now
+  GPU 0 (Tesla T4, 15,360 MiB) has 0 MiB left; the pod needs 5120 MiB
 Its scheduler says: 0/2 nodes are available"""
     )
 
@@ -55,8 +58,26 @@ def test_pods_that_the_caller_may_not_read_have_no_name() -> None:
     assert told.changes == (
         "if memory <= 4 units",
         "when a pod of another namespace ends (on n1)",
-        "when a pod of another namespace ends (on n2)",
+        "when a pod of another namespace ends (on n3)",
     )
+
+
+def test_what_alone_closes_a_node_with_room_is_what_would_help() -> None:
+    taint = {"key": "team", "value": "red", "effect": "NoSchedule"}
+    small = SmallCluster(
+        node("n1", spec={"taints": [taint]}),
+        node("n2", spec={"taints": [taint]}),
+        node("n3", spec={"unschedulable": True}),
+        node("n4", spec={"unschedulable": True, "taints": [taint]}),
+    )
+
+    told = explain_pod(small.state, waiting(3), small.around(), lambda _: True)
+
+    assert told.changes == (
+        "with a toleration for the taint team=red:NoSchedule (on n1)",
+        "when node n3 is uncordoned",
+    )
+    assert told.reasons[0] == "4 nodes: the cards have room"
 
 
 @given(
@@ -105,5 +126,6 @@ def test_a_bound_pod_is_told_what_it_has_and_why_it_does_not_run() -> None:
         == """\
 default/own. Placed: the pod is bound to n1
   container main: 12,288 MiB of card 1 (Tesla T4), GPU-n1-1
+  Aliquot chose among the nodes by policy tightest, and among the cards by policy tightest
   container main does not run: CreateContainerConfigError: no placement"""
     )

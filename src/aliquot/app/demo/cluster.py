@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +31,7 @@ from aliquot.errors import AliquotError, BadConfig
 from aliquot.kube import Access, Client
 from aliquot.model.records import NODE_LEASES
 from aliquot.racing import first_of
+from aliquot.reports.of_plane import leaders_verdict
 
 _READ_SECONDS = 0.5
 """How often the agents read their cards: nobody wants to wait for a card that fails and returns."""
@@ -156,6 +158,7 @@ class DemoCluster:
             tasks.create_task(self.plane.run())
             tasks.create_task(self.endpoint.lives())
             tasks.create_task(Scheduler(self.plane, serves=lambda _: True).run())
+            tasks.create_task(self.plane.waiting_reasons.run(partial(leaders_verdict, self.plane)))
             tasks.create_task(self.events.run())
             tasks.create_task(self.nodes.run())
             for settings, client, gpus in agents:

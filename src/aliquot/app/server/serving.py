@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -31,6 +32,7 @@ from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.listener import Listener
 from aliquot.endpoints.tls import Certificates
 from aliquot.kube import Client
+from aliquot.reports.of_plane import leaders_verdict
 from aliquot.side_loop import SideLoop
 
 _log = structlog.get_logger()
@@ -109,6 +111,8 @@ async def _serve(
                 tasks.create_task(shown.run())
             if config.mode == "observe":
                 tasks.create_task(Observer(plane).run())
+            else:
+                tasks.create_task(plane.waiting_reasons.run(partial(leaders_verdict, plane)))
             async with asyncio.TaskGroup() as living:
                 for listener in listeners.values():
                     living.create_task(listener.lives())

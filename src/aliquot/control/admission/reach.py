@@ -9,7 +9,7 @@ from typing import Any
 
 from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
-from aliquot.model.admission import NO_ROOM, NODE_CONDITIONS, NODE_OF_TOKEN, SERVER_KEYS
+from aliquot.model.admission import NO_ROOM, NODE_CONDITIONS, NODE_OF_TOKEN, PLACEABLE, SERVER_KEYS
 from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.load import LOAD
 from aliquot.model.records import CARD_LABELS, INVENTORY, NODE_LEASES, OBSERVED
@@ -106,7 +106,6 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     placement = (key for dialect in dialects.values() for key in dialect.placement_keys)
     keys = list(dict.fromkeys((*SERVER_KEYS, *placement)))
     resources = list(dict.fromkeys(name for dialect in dialects.values() for name in dialect.guarded_resources))
-    waits = cel.literal(["PodScheduled"])
     why = """
         !(variables.what in variables.written) || request.operation != variables.written[variables.what]
         ? "the server may not " + request.operation + " " + variables.what
@@ -121,6 +120,7 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         "keys": cel.literal(keys),
         "resources": cel.literal(resources),
         "noRoom": cel.literal(NO_ROOM),
+        "conditions": cel.literal(["PodScheduled", PLACEABLE]),
         "written": cel.literal(
             {"pods": "UPDATE", "pods/status": "UPDATE", "pods/binding": "CREATE", "bindings": "CREATE"}
         ),
@@ -142,7 +142,8 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
             """,
         "statusIsOurs": f"""
             ({_same("variables.status", "variables.oldStatus", ["phase", "reason", "message", "conditions"])})
-            && {_others("variables.status", waits)} == {_others("variables.oldStatus", waits)}
+            && {_others("variables.status", "variables.conditions")}
+              == {_others("variables.oldStatus", "variables.conditions")}
             && (["phase", "reason", "message"].all(field, variables.status[?field] == variables.oldStatus[?field])
               || (variables.status.?phase.orValue("") == "Failed"
                 && variables.oldStatus.?phase.orValue("") in {cel.literal(NOT_BEGUN)}

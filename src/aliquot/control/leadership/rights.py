@@ -51,6 +51,12 @@ REVIEW_TOKENS = Right(
 )
 
 
+REVIEW_ACCESS = Right(
+    Action("create", "subjectaccessreviews", "authorization.k8s.io"),
+    "the server cannot tell what callers may see, so its read endpoints refuse them",
+)
+
+
 def for_helping(lease: LeaseSection) -> list[Right]:
     """Rights that only features depend on."""
     return [

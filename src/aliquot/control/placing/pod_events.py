@@ -1,12 +1,15 @@
 """Status for pod owners, where every tool shows it: in the pod's condition and events."""
 
+from collections.abc import Mapping
+
 import structlog
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, rfc3339
 from aliquot.kube import PODS, Client, KubeError
+from aliquot.kube.errors import Invalid, NotFound
 from aliquot.kube.event_recorder import EventRecorder
 from aliquot.model import Placement, Pod
-from aliquot.model.admission import NO_ROOM
+from aliquot.model.admission import NO_ROOM, PLACEABLE
 
 _log = structlog.get_logger()
 _COMPONENT = "aliquot"
@@ -22,6 +25,7 @@ class PodEvents:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._events = EventRecorder(client, clock, _COMPONENT)
 
     async def waits(self, pod: Pod, why: str) -> None:
@@ -29,14 +33,30 @@ class PodEvents:
         if any(c.type == "PodScheduled" and c.message == why for c in pod.status.conditions or ()):
             return
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        if await self._set_condition(pod, condition):
+            await self._event(pod, "Warning", "FailedScheduling", why)
+
+    async def cannot_be_placed(self, pod: Pod, reason: str, why: str) -> None:
+        """Report why a pod waits, in our own condition and in an event."""
+        why = why[:_LONGEST_MESSAGE]
+        condition = {"type": PLACEABLE, "status": "False", "reason": reason, "message": why}
+        if await self._set_condition(pod, condition | {"lastTransitionTime": rfc3339(self._clock.wall_ns())}):
+            await self._event(pod, "Warning", reason, why)
+
+    async def is_placed(self, pod: Pod) -> None:
+        """Remove our condition from a pod that was bound."""
+        await self._set_condition(pod, {"type": PLACEABLE, "$patch": "delete"})
+
+    async def _set_condition(self, pod: Pod, condition: Mapping[str, str]) -> bool:
         meta = pod.metadata
+        body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
         try:
             await self._client.patch(PODS, meta.name, body, namespace=meta.namespace, part="status", merge_lists=True)
         except KubeError as error:
-            _log.warning("cannot report why a pod waits", pod=pod.key, why=why, error=str(error))
-            return
-        await self._event(pod, "Warning", "FailedScheduling", why)
+            if not isinstance(error, NotFound | Invalid):  # the pod is gone, or another one has its name
+                _log.warning("cannot write a condition on a pod", pod=pod.key, condition=condition, error=str(error))
+            return False
+        return True
 
     async def is_bound(self, pod: Pod, node: str) -> None:
         await self._event(pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")

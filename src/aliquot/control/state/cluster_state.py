@@ -316,7 +316,7 @@ class ClusterState:
     ) -> "Judgement":
         """Judge every node for a demand, including its namespace's quota. Only the nodes, or columns, in `among` are
         searched. Without `effort`, the search budget of the pod applies."""
-        request, policies = demand.request, _policies(demand)
+        request, policies = demand.request, demand.policies
         columns = self._columns(among) if request.needs_search else None
 
         def decide_with(effort: "Effort") -> "Judgement":
@@ -371,7 +371,7 @@ class ClusterState:
         request, columns = demand.request, self._columns([node]) if demand.request.needs_search else None
 
         def place_with(effort: "Effort") -> Placement | None:
-            judged = engine.judge(self.fleet, request, *_policies(demand), self._settings, effort=effort, among=columns)
+            judged = engine.judge(self.fleet, request, *demand.policies, self._settings, effort=effort, among=columns)
             return judged.placement(node)
 
         return self.searches.ask(request, partial(within, budget, place_with))
@@ -392,13 +392,18 @@ class ClusterState:
             trial.remove(without)
             yield trial
 
-    def explain(self, demand: Demand) -> "Explanation":
-        """Explain why a demand fits or does not, on every node, and what would make it fit."""
+    def explain(self, demand: Demand, closed: Collection[str] = ()) -> "Explanation":
+        """Explain why a demand fits or does not, on every node, and what would make it fit on nodes that are not
+        `closed` to its pod for other reasons."""
+        return self.searches.ask(demand.request, self.explaining(demand, closed), lambda told: told.fits, tries=True)
+
+    def explaining(self, demand: Demand, closed: Collection[str] = ()) -> "Callable[[Effort], Explanation]":
+        """The same as a function that may run on another thread while the cluster state changes: it has taken all that
+        it needs. In a large cluster it takes most of a second."""
         states = self.totals.states()
         holders = {node: self.holders(node) for node in states}
-        request, quota = demand.request, self.quota_for(demand.request)
-        ask = partial(engine.explain, states, request, quota, holders)
-        return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
+        quota = self.quota_for(demand.request)
+        return partial(engine.explain, states, demand.request, quota, holders, closed=closed)
 
     def explain_node(self, demand: Demand, node: str) -> "NodeFinding":
         """Explain a single node, card by card."""
@@ -521,12 +526,6 @@ class ClusterState:
 
 def _holders(entries: Iterable[Entry]) -> list[Holder]:
     return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
-
-
-def _policies(demand: Demand) -> tuple[str, str]:
-    """GPU policy and node policy: the pod's constraint, else the dialect's default."""
-    constraints, dialect = demand.request.constraints, demand.dialect
-    return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
 
 
 def _our_prefix(dialects: Dialects) -> str:

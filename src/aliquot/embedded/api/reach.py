@@ -10,7 +10,6 @@ from aliquot.model.records import NODE_LEASES
 
 _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
 _FAILED = ("phase", "reason", "message")
-_WAITS = ("PodScheduled",)
 
 
 def agent(asked: PolicyRequest) -> str | None:
@@ -91,7 +90,8 @@ def server(asked: PolicyRequest) -> str | None:
 
 def _status_is_ours(asked: PolicyRequest) -> bool:
     now, was = dig(asked.new, "status") or {}, dig(asked.old, "status") or {}
-    if not _is_same(now, was, [*_FAILED, "conditions"]) or _others(now, _WAITS) != _others(was, _WAITS):
+    ours: Sequence[str] = asked.table("conditions")
+    if not _is_same(now, was, [*_FAILED, "conditions"]) or _others(now, ours) != _others(was, ours):
         return False
     if all(now.get(field) == was.get(field) for field in _FAILED):
         return True

@@ -45,9 +45,10 @@ def _links(state: NodeState, gpu: Gpu) -> tuple[tuple[int, int], ...]:
 
 def distinct(states: Iterable[NodeState], request: Request) -> list[NodeState]:
     """One node of each shape, those with the freest card first."""
-    of_shape: dict[Hashable, NodeState] = {}
+    of_shape: dict[int, NodeState] = {}
     for state in states:
-        of_shape.setdefault(shape(state, request), state)
+        # kept as numbers: the shapes of 5,000 nodes are so many objects that collecting garbage takes half a second
+        of_shape.setdefault(hash(shape(state, request)), state)
     return sorted(of_shape.values(), key=freest, reverse=True)
 
 

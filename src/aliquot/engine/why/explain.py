@@ -1,7 +1,7 @@
 """Why a request fits or does not fit, summarized for a whole cluster."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aliquot.engine.effort import Effort
@@ -61,14 +61,19 @@ def explain(
     quota: QuotaCheck | None = None,
     holders: Mapping[str, Sequence[Holder]] | None = None,
     effort: Effort | None = None,
+    *,
+    closed: Collection[str] = (),
 ) -> Explanation:
     """The result of a request on every node, grouped, and what would make it fit. `holders` are, by node, the pods that
-    the request could wait for."""
+    the request could wait for. On nodes that are `closed` to its pod for other reasons nothing would."""
     effort = effort or Effort()
     survey = _Survey(request, quota, effort)
     for node, state in states.items():
         survey.add(node, state)
-    nearest = () if None in survey.tallies else tuple(relaxations(states, request, quota, holders or {}, effort))
+    if None in survey.tallies:
+        return Explanation(request, tuple(survey.groups()))
+    open_states = {node: state for node, state in states.items() if node not in closed}
+    nearest = tuple(relaxations(open_states, request, quota, holders or {}, effort))
     return Explanation(request, tuple(survey.groups()), nearest)
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 COMMANDS = {
     "nodes": "Show nodes and their cards: what is allocated, what is used.",
     "pods": "Show pods with cards: who holds what, and who uses what.",
+    "explain": "Explain why a pod waits and what would help, or what it has and where.",
     "top": "Show how busy cards, pods or namespaces are, live.",
     "queue": "Show which pods wait for cards, since when, and behind whom.",
     "waste": "Show what pods hold and do not use.",

@@ -1,0 +1,227 @@
+"""The read endpoints: reports as JSON, each caller's by its own rights in Kubernetes. Any replica answers.
+
+A report of a large cluster takes seconds of CPU. So reports are made one at a time and in short stretches, and the
+calls of schedulers are answered in between.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from urllib.parse import parse_qs
+
+from msgspec import structs
+
+from aliquot.clock import rfc3339
+from aliquot.control import ControlPlane
+from aliquot.endpoints import asgi
+from aliquot.endpoints.asgi import Caller
+from aliquot.endpoints.own_rights import OwnRights
+from aliquot.engine import Effort
+from aliquot.errors import AliquotError, BadInput, Refused
+from aliquot.kube import KubeError, NotFound
+from aliquot.kube.resources import PENDING_PODS
+from aliquot.kube.reviews import Action
+from aliquot.reports.causes import Verdict
+from aliquot.reports.explained import Explained, explained_by, explained_without
+from aliquot.reports.history import HistoryReport, cards_history, pods_history
+from aliquot.reports.nodes import NodeReport, NodesReport, node_report
+from aliquot.reports.of_plane import surroundings_of, view_of_plane
+from aliquot.reports.pods import PodReport, PodsReport, pod_report
+from aliquot.reports.queue import QueueReport, WaitingPod, queue_report
+from aliquot.reports.quota import QuotaReport, quota_report
+from aliquot.reports.report import Report
+from aliquot.reports.waste import WastefulPod, WasteReport, total_waste, wasteful_pod
+from aliquot.reports.why_waiting import without_engine
+
+PREFIX = "/v1"
+_STRETCH_SECONDS = 0.01
+_LIST_NODES = Action("list", "nodes")
+_LIST_PODS = Action("list", "pods")
+_HIDDEN = "a pod of another namespace"
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+
+class _Withheld(AliquotError):
+    """The caller lacks a right."""
+
+
+class _Unknown(AliquotError):
+    """There is no such object."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a call may see: the pods of `namespace`, or of all namespaces if it is empty."""
+
+    caller: Caller
+    namespace: str
+    sees_all: bool
+    node: str
+
+    def may_read(self, namespace: str) -> bool:
+        return self.sees_all or namespace == self.namespace
+
+
+class ReadApi:
+    def __init__(self, plane: ControlPlane, rights: OwnRights) -> None:
+        self._plane = plane
+        self._rights = rights
+        self._turn = asyncio.Lock()
+
+    def routes(self) -> dict[tuple[str, str], asgi.Handler]:
+        reports: dict[str, Callable[[_Asked], Awaitable[Report]]] = {
+            "nodes": self._nodes,
+            "pods": self._pods,
+            "queue": self._queue,
+            "waste": self._waste,
+            "quota": self._quota,
+            "history": self._history,
+        }
+        routes: dict[tuple[str, str], asgi.Handler] = {
+            ("GET", f"{PREFIX}/{name}"): self._answering(report) for name, report in reports.items()
+        }
+        return {**routes, ("GET", f"{PREFIX}/explain/*/*"): asgi.OwnRightsHandler(self._explain)}
+
+    def _answering(self, report: Callable[[_Asked], Awaitable[Report]]) -> asgi.Handler:
+        async def answer(call: asgi.Call) -> asgi.Response:
+            async def made() -> Report:
+                asked = await self._asked(call, needs_pods=report != self._nodes)
+                return await report(asked)
+
+            return await self._answer(made)
+
+        return asgi.OwnRightsHandler(answer)
+
+    async def _answer(self, make: Callable[[], Awaitable[Report]]) -> asgi.Response:
+        if trouble := self._plane.out_of_sync():
+            return _error("; ".join(trouble), 503)
+        try:
+            async with self._turn:
+                return asgi.json(await make())
+        except _Withheld as error:
+            return _error(str(error), 403)
+        except (_Unknown, BadInput) as error:
+            return _error(str(error), 404)
+        except (Refused, KubeError) as error:
+            return _error(str(error), 503)
+
+    # -- rights
+
+    async def _asked(self, call: asgi.Call, *, needs_pods: bool) -> _Asked:
+        """Raises _Withheld and Refused."""
+        query = {key: values[-1] for key, values in parse_qs(call.query).items()}
+        namespace, node = query.get("namespace", ""), query.get("node", "")
+        sees_all = await self._rights.allow(call.caller, _LIST_PODS)
+        if node or not needs_pods:
+            await self._require(call.caller, _LIST_NODES, "list nodes")
+        if needs_pods and not node and not sees_all:
+            if not namespace:
+                raise _Withheld(f"{call.caller.name} may not list the pods of all namespaces; add ?namespace=NAME")
+            await self._require_namespace(call.caller, namespace)
+        return _Asked(call.caller, namespace, sees_all, node)
+
+    async def _require_namespace(self, caller: Caller, namespace: str) -> None:
+        await self._require(caller, replace(_LIST_PODS, namespace=namespace), f"list the pods of namespace {namespace}")
+
+    async def _require(self, caller: Caller, action: Action, what: str) -> None:
+        if not await self._rights.allow(caller, action):
+            raise _Withheld(f"{caller.name} may not {what}")
+
+    # -- reports
+
+    async def _nodes(self, asked: _Asked) -> NodesReport:
+        view = view_of_plane(self._plane)
+        found = await self._in_stretches(sorted(view.nodes), lambda name: node_report(view, name))
+        shown = [report for report in found if report.cards or report.trouble]
+        return NodesReport(nodes=[_without_names(report, asked) for report in shown])
+
+    async def _pods(self, asked: _Asked) -> PodsReport:
+        view = view_of_plane(self._plane)
+        pods = sorted(
+            (pod for pod in view.pods.values() if not pod.ended and asked.namespace in ("", pod.metadata.namespace)),
+            key=lambda pod: pod.key,
+        )
+        found = await self._in_stretches(pods, lambda pod: pod_report(view, pod))
+        return PodsReport(pods=[report for report in found if report is not None])
+
+    async def _queue(self, asked: _Asked) -> QueueReport:
+        with self._plane.cluster.trial():  # nothing of it is recorded as a decision
+            report = queue_report(view_of_plane(self._plane), asked.namespace)
+        return QueueReport(pods=[_without_neighbour(pod, asked) for pod in report.pods])
+
+    async def _waste(self, asked: _Asked) -> WasteReport:
+        view, idle_since = view_of_plane(self._plane), self._plane.heartbeats.history.idle_since
+
+        def wasted(pod: PodReport) -> WastefulPod:
+            since = idle_since(pod.uid)
+            return wasteful_pod(view, pod, "" if since is None else rfc3339(int(since * 1e9)))
+
+        holding = [pod for pod in (await self._pods(asked)).pods if pod.cards]
+        return total_waste(await self._in_stretches(holding, wasted))
+
+    async def _quota(self, asked: _Asked) -> QuotaReport:
+        return quota_report(view_of_plane(self._plane), asked.namespace)
+
+    async def _history(self, asked: _Asked) -> HistoryReport:
+        view, past = view_of_plane(self._plane), self._plane.heartbeats.history
+        if asked.node:
+            return cards_history(view, past.card, asked.node)
+        return pods_history(view, past.pod, asked.namespace)
+
+    async def _in_stretches(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> list[_Made]:
+        clock, made = self._plane.clock, list[_Made]()
+        began = clock.monotonic()
+        for item in items:
+            made.append(make(item))
+            if clock.monotonic() - began > _STRETCH_SECONDS:
+                await clock.sleep(0)
+                began = clock.monotonic()
+        return made
+
+    # -- explain
+
+    async def _explain(self, call: asgi.Call) -> asgi.Response:
+        return await self._answer(lambda: self._explained(call))
+
+    async def _explained(self, call: asgi.Call) -> Explained:
+        """Raises _Withheld, _Unknown, Refused and KubeError."""
+        namespace, _, name = call.tail.partition("/")
+        node = parse_qs(call.query).get("node", [""])[-1]
+        sees_all = await self._rights.allow(call.caller, _LIST_PODS)
+        if not sees_all:
+            await self._require_namespace(call.caller, namespace)
+        asked = _Asked(call.caller, namespace, sees_all, node)
+        if node and self._plane.nodes.get(node) is None:
+            raise _Unknown(f"there is no node {node}")
+        cluster, around = self._plane.cluster, surroundings_of(self._plane)
+        try:
+            pod = await self._plane.client.get(PENDING_PODS, name, namespace)
+        except NotFound as error:
+            raise _Unknown(f"there is no pod {name} in namespace {namespace}") from error
+        found = without_engine(cluster, pod, around)
+        if isinstance(found, Verdict):
+            return explained_without(cluster, pod, found)
+        ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
+        told = await asyncio.to_thread(cluster.explaining(found, ruled_out), Effort())
+        return explained_by(cluster, pod, around, found, told, asked.may_read, node=node)
+
+
+def _without_names(report: NodeReport, asked: _Asked) -> NodeReport:
+    """Without the pods that the caller may not read."""
+    if asked.sees_all:
+        return report
+    return structs.replace(report, cards=[structs.replace(card, pods=()) for card in report.cards])
+
+
+def _without_neighbour(pod: WaitingPod, asked: _Asked) -> WaitingPod:
+    """Without the name of the pod before it, if the caller may not read that."""
+    if not pod.behind or asked.may_read(pod.behind.partition("/")[0]):
+        return pod
+    return structs.replace(pod, behind=_HIDDEN)
+
+
+def _error(why: str, status: int) -> asgi.Response:
+    return asgi.json({"error": why}, status)

@@ -1,0 +1,32 @@
+"""`kubectl gpu explain`."""
+
+import argparse
+import sys
+
+from aliquot.kubectl.gpu.output import print_report
+from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.reports.explain import explain_report
+from aliquot.reports.reading import Optional
+
+EPILOG = """examples:
+  kubectl gpu explain patient                # why a pod waits, and what would help
+  kubectl gpu explain patient --node gpu-1   # one node, card by card
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="POD", help="a pod, or the workload that fails to create it")
+    parser.add_argument("--node", default="", metavar="NAME", help="also show every card of this node")
+
+
+def run(options: argparse.Namespace) -> int:
+    session = Session(options)
+    view = session.view(Optional.LEASES, Optional.MARKS, Optional.QUOTAS, Optional.EVENTS, Optional.WAITING)
+    namespace, name = session.namespace, options.name.removeprefix("pod/").removeprefix("pods/")
+    report = explain_report(view, namespace, name, lambda _: True, node=options.node)
+    if options.output in ("json", "yaml"):
+        print_report(report, options.output)
+    else:
+        sys.stdout.write(f"{report.text()}\n")
+    print_missing(view)
+    return 0

@@ -1,0 +1,40 @@
+"""Reports of a running control plane, from its informer caches."""
+
+from aliquot.control import ControlPlane
+from aliquot.control.waiting.schedule import Told
+from aliquot.model.pending_pod import PendingPod
+from aliquot.reports.causes import Cause, Outlook
+from aliquot.reports.view import LOAD_IS_PRESENT_FOR, ClusterView
+from aliquot.reports.why_waiting import Surroundings, why_waiting
+
+_NOT_OURS = (Cause.OTHER_SCHEDULER, Cause.GATED)
+"""Pods on which the leader writes nothing: somebody else holds them back, and knows why."""
+
+
+def surroundings_of(plane: ControlPlane) -> Surroundings:
+    nodes = {node.key: node for node in plane.nodes.all()}
+    return Surroundings(nodes, plane.pods_on, plane.heartbeats.silent(), plane.settings.serves)
+
+
+def view_of_plane(plane: ControlPlane) -> ClusterView:
+    """Everything that the server knows. Who may see what of it is for the caller of this function."""
+    now, oldest = plane.clock.wall_ns() / 1e9, plane.clock.monotonic() - LOAD_IS_PRESENT_FOR
+    leases = {lease.metadata.name: lease for lease in plane.heartbeats.leases.all()}
+    return ClusterView(
+        plane.cluster,
+        now,
+        {node.key: node for node in plane.nodes.all()},
+        {pod.metadata.uid: pod for pod in plane.pods.all()},
+        leases,
+        {node: sample.load for node, sample in plane.heartbeats.samples.items() if sample.at >= oldest},
+    )
+
+
+def leaders_verdict(plane: ControlPlane, pod: PendingPod) -> Told | None:
+    """What the leader writes on a pod that waits; None if nothing."""
+    if plane.cluster.ledger.nodes_of(pod.metadata.uid):
+        return None  # about to be bound: a write would cross the Binding
+    verdict = why_waiting(plane.cluster, pod, surroundings_of(plane))
+    if verdict.outlook is Outlook.SETTLED or verdict.cause in _NOT_OURS:
+        return None
+    return Told(verdict.cause.value, verdict.headline, urgent=verdict.outlook is not Outlook.FITS)

@@ -1,0 +1,231 @@
+"""The read endpoints: each caller sees what it may read in Kubernetes, and nothing else."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from aliquot.clock import Clock
+from aliquot.control.state.events import QuotasRead
+from aliquot.embedded.api import resources
+from aliquot.endpoints.asgi import ANYONE, Call, Caller, Routes
+from aliquot.endpoints.own_rights import OwnRights
+from aliquot.endpoints.read_api import ReadApi
+from aliquot.errors import Refused
+from aliquot.kube import Client
+from aliquot.kube.reviews import Action
+from aliquot.model.bounds import MAX_REVIEWS
+from tests.fakes import ScriptedApi, answer, held, until
+from tests.integration.room import Room
+
+ADMIN, TENANT, STRANGER = "admin", "jane", "joe"
+LIST_PODS = Action("list", "pods")
+RULES = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list"]}]
+PLURALS = ["nodes", "pods", "queue", "waste", "quota", "history"]
+
+pytestmark = pytest.mark.embedded_only("the users are the test's own")
+
+
+class Reading:
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.rights = OwnRights(room.client, room.clock)
+        self._routes = Routes(ReadApi(room.plane, self.rights).routes())
+
+    async def get(self, path: str, user: str | None = ADMIN, query: str = "") -> tuple[int, Any]:
+        found = self._routes.find("GET", f"/v1/{path}")
+        assert isinstance(found, tuple)
+        handler, tail = found
+        caller = ANYONE if user is None else Caller(user, frozenset())
+        answered = await handler(Call(tail, path=path, query=query, caller=caller))
+        return answered.status, json.loads(answered.body)
+
+    def reviews(self) -> int:
+        return sum("subjectaccessreviews" in seen.path for seen in self.room.api.writes())
+
+
+def give(room: Room, user: str, namespace: str = "") -> None:
+    """The right to list pods in a namespace; without one, pods everywhere and nodes."""
+    group = {"apiGroup": "rbac.authorization.k8s.io"}
+    kind = "Role" if namespace else "ClusterRole"
+    role = {"metadata": {"name": user, **({"namespace": namespace} if namespace else {})}, "rules": RULES}
+    binding = {
+        "metadata": role["metadata"],
+        "roleRef": {**group, "kind": kind, "name": user},
+        "subjects": [{**group, "kind": "User", "name": user}],
+    }
+    registry = room.api.registry
+    if namespace:
+        registry.create(resources.ROLES, namespace, role)
+        registry.create(resources.ROLE_BINDINGS, namespace, binding)
+    else:
+        registry.create(resources.CLUSTER_ROLES, "", role)
+        registry.create(resources.CLUSTER_ROLE_BINDINGS, "", binding)
+
+
+@pytest.fixture
+async def reading(room: Room) -> Reading:
+    """A node that pods of two namespaces fill, and one pod that waits in each."""
+    give(room, ADMIN)
+    give(room, TENANT, "default")
+    await room.add_node()
+    for name, namespace, units in (("mine", "default", 12), ("theirs", "kube-system", 11)):
+        pod = await room.add_pod(name, units, namespace=namespace)
+        await room.commit(pod, "n1")
+        await room.in_sync()
+    await room.add_pod("urgent", 5, namespace="kube-system", priority=9)
+    await room.add_pod("patient", 5)
+    return Reading(room)
+
+
+async def test_a_reader_of_everything_sees_everything(reading: Reading) -> None:
+    _, nodes = await reading.get("nodes")
+    assert [pod for card in nodes["nodes"][0]["cards"] for pod in card["pods"]] == [
+        "default/mine",
+        "kube-system/theirs",
+    ]
+    _, pods = await reading.get("pods")
+    assert [pod["name"] for pod in pods["pods"]] == ["mine", "patient", "theirs", "urgent"]
+    _, queue = await reading.get("queue")
+    assert [(pod["name"], pod["behind"]) for pod in queue["pods"]] == [
+        ("urgent", ""),
+        ("patient", "kube-system/urgent"),
+    ]
+    _, waste = await reading.get("waste")
+    assert {pod["name"] for pod in waste["pods"]} == {"mine", "theirs"}
+    _, explained = await reading.get("explain/default/patient")
+    assert explained["cause"] == "Fragmented"
+    assert "when pod kube-system/theirs ends (on n1)" in explained["changes"]
+
+
+async def test_a_tenant_sees_its_namespace(reading: Reading) -> None:
+    _, pods = await reading.get("pods", TENANT, "namespace=default")
+    assert [pod["name"] for pod in pods["pods"]] == ["mine", "patient"]
+    _, queue = await reading.get("queue", TENANT, "namespace=default")
+    assert [(pod["name"], pod["position"], pod["behind"]) for pod in queue["pods"]] == [
+        ("patient", 2, "a pod of another namespace")
+    ]
+    _, waste = await reading.get("waste", TENANT, "namespace=default")
+    assert [pod["name"] for pod in waste["pods"]] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        *(pytest.param(path, "", id=f"all {path}") for path in PLURALS),
+        *(pytest.param(path, "namespace=kube-system", id=f"{path} of others") for path in PLURALS),
+        pytest.param("explain/kube-system/urgent", "", id="a pod of others"),
+        pytest.param("explain/kube-system/none", "", id="a pod of others that does not exist"),
+        pytest.param("history", "node=n1", id="a node's history"),
+    ],
+)
+async def test_a_tenant_sees_nothing_of_others(reading: Reading, path: str, query: str) -> None:
+    status, body = await reading.get(path, TENANT, query)
+
+    assert (status, list(body)) == (403, ["error"])
+    assert body["error"].startswith("jane may not list")
+
+
+@pytest.mark.parametrize("path", [*PLURALS, "explain/default/patient"])
+async def test_who_has_no_rights_sees_nothing(reading: Reading, path: str) -> None:
+    assert (await reading.get(path, STRANGER, "namespace=default"))[0] == 403
+
+
+async def test_no_answer_to_a_tenant_names_a_pod_of_others(reading: Reading) -> None:
+    for path in ("pods", "queue", "waste", "quota", "history"):
+        status, body = await reading.get(path, TENANT, "namespace=default")
+        assert (path, status) == (path, 200)
+        assert not {"theirs", "urgent", "kube-system"} & set(_words(body)), path
+    _, explained = await reading.get("explain/default/patient", TENANT)
+    assert "when a pod of another namespace ends (on n1)" in explained["changes"]
+    assert "theirs" not in str(explained)
+
+
+def _words(body: Any) -> list[str]:
+    return json.dumps(body).replace('"', " ").replace("/", " ").replace(",", " ").split()
+
+
+async def test_a_port_that_answers_anyone_answers_anyone(reading: Reading) -> None:
+    for path in [*PLURALS, "explain/default/patient"]:
+        assert (await reading.get(path, None))[0] == 200
+    assert reading.reviews() == 0
+
+
+async def test_quotas_of_a_namespace(reading: Reading) -> None:
+    reading.room.plane.cluster.apply(
+        QuotasRead('{"default": {"memory": {"T4": 20480}}, "kube-system": {"quota": {"T4": 1}}}')
+    )
+
+    _, quota = await reading.get("quota", TENANT, "namespace=default")
+
+    assert [entry["namespace"] for entry in quota["namespaces"]] == ["default"]
+    assert quota["namespaces"][0]["limits"][0] == {"model": "T4", "measure": "MiB", "used": 12288.0, "limit": 20480}
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("explain/default/nobody", "there is no pod nobody in namespace default"),
+        ("explain/default/patient?n9", "there is no node n9"),
+    ],
+)
+async def test_what_does_not_exist_is_not_found(reading: Reading, path: str, why: str) -> None:
+    name, _, node = path.partition("?")
+    assert await reading.get(name, query=f"node={node}") == (404, {"error": why})
+
+
+async def test_one_node_card_by_card(reading: Reading) -> None:
+    _, explained = await reading.get("explain/default/patient", query="node=n1")
+
+    (finding,) = explained["nodes"]
+    assert finding.splitlines()[0] == "n1: not enough room on the node's GPUs now"
+
+
+# -- rights are cached
+
+
+async def test_a_right_is_reviewed_once_a_minute_and_a_missing_one_every_ten_seconds(reading: Reading) -> None:
+    clock = reading.room.clock
+    for _ in range(3):
+        await reading.get("pods")
+        await reading.get("pods", STRANGER)
+    assert reading.reviews() == 2
+
+    await clock.move(11.0)
+    await reading.get("pods")
+    await reading.get("pods", STRANGER)
+    assert reading.reviews() == 3
+
+    await clock.move(50.0)
+    await reading.get("pods")
+    assert reading.reviews() == 4
+
+
+async def test_reviews_at_once_are_bounded_and_equal_questions_are_asked_once(
+    scripted: ScriptedApi, client: Client, clock: Clock
+) -> None:
+    rights, arrived, release = OwnRights(client, clock), asyncio.Event(), asyncio.Event()
+    for _ in range(MAX_REVIEWS):
+        scripted.script("POST", "subjectaccessreviews", held(arrived, release))
+    asking = [asyncio.create_task(rights.allow(Caller(ADMIN, frozenset()), LIST_PODS)) for _ in range(20)]
+    await arrived.wait()
+    others = [Caller(f"user-{number}", frozenset()) for number in range(MAX_REVIEWS)]
+    waiting = [asyncio.create_task(rights.allow(caller, LIST_PODS)) for caller in others[:-1]]
+    await until(lambda: len(scripted.writes()) == MAX_REVIEWS, "as many reviews as may be")
+
+    with pytest.raises(Refused, match="too many callers"):
+        await rights.allow(others[-1], LIST_PODS)
+
+    release.set()
+    assert not any(await asyncio.gather(*asking, *waiting))
+    assert len(scripted.writes()) == MAX_REVIEWS
+
+
+async def test_without_the_right_to_review_the_rule_is_named(reading: Reading) -> None:
+    reading.room.api.script("POST", "subjectaccessreviews", answer(403))
+
+    status, body = await reading.get("pods")
+
+    assert status == 503
+    assert "subjectaccessreviews" in body["error"]
