@@ -1,9 +1,9 @@
 """Our own records on the wire: the placement on a pod and the inventory on a node (v1 JSON annotations)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -97,7 +97,7 @@ class _Observed(msgspec.Struct, frozen=True):
 
 
 _PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")
-_plain_values = attrgetter(*_PLAIN)
+_plain_values: Callable[[_Gpu], tuple[Any, ...]] = attrgetter(*_PLAIN)
 """In the order of Gpu's own fields. Large clusters have 40,000 cards."""
 assert (*_PLAIN, "links") == tuple(each.name for each in fields(Gpu)), (
     "a record has the fields of a card, in their order"
@@ -151,7 +151,7 @@ def _written(gpu: Gpu) -> _Gpu:
 
 def _read_gpu(record: _Gpu) -> Gpu:
     links = tuple(Link(uuid, score) for uuid, score in sorted(record.links.items()))
-    return Gpu(*_plain_values(record), links)
+    return Gpu(*(*_plain_values(record), links))
 
 
 def read_inventory(node: str, text: str) -> NodeGpus:
