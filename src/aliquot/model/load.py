@@ -17,7 +17,7 @@ _Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**50)]
 _Watts = Annotated[float, msgspec.Meta(ge=0, le=1e5)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CardLoad:
     """What a card measured. A card may not know all of it."""
 
@@ -27,7 +27,7 @@ class CardLoad:
     watts: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PodLoad:
     """What a pod's processes use on one card."""
 
@@ -38,7 +38,7 @@ class PodLoad:
     """Whether `cores` is an estimate: under MPS the driver cannot tell pods apart."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeLoad:
     at: float
     """When it was measured, in seconds since the epoch by the node's clock."""

@@ -209,7 +209,15 @@ async def test_pods_that_wait_are_counted_by_reason(room: Room) -> None:
         "gated": 1,
         "other_scheduler": 1,
         "not_asked": 1,
+        "bad_demand": 0,
+        "refused": 0,
     }
+
+
+async def test_a_queue_without_pods_is_0_and_not_absent(room: Room) -> None:
+    found = await samples(room, "aliquot_waiting_pods")
+    assert found
+    assert set(found.values()) == {0}
 
 
 async def test_the_age_of_the_oldest_pod_that_waits_is_shown(room: Room) -> None:

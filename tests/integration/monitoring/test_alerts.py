@@ -50,3 +50,11 @@ def test_the_operator_s_rules_are_the_same() -> None:
     (operators,) = yaml.safe_load_all((MONITORING / "prometheusrule.yaml").read_text())
     assert (operators["apiVersion"], operators["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
     assert operators["spec"] == yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_every_alert_asks_for_metrics_that_there_are(rule: dict[str, Any]) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    names = set(re.findall(r"aliquot_\w+", rule["expr"]))
+    assert names
+    assert names <= set(re.findall(r"^\| `(aliquot_\w+)` \|", page, re.MULTILINE))

@@ -26,7 +26,7 @@ _TICK_SECONDS = 5.0
 _NAMES = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """What a node measured, and when we learnt it."""
 

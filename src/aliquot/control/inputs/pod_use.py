@@ -10,7 +10,7 @@ IDLE = 0.02
 """A card, or a pod on it, that is busy for less of the time is idle."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Use:
     """`cores` are cards: 1.5 is one and a half. None if nobody can tell."""
 

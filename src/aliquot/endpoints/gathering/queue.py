@@ -10,12 +10,16 @@ from aliquot.endpoints.gathering.pauses import Pauses
 from aliquot.errors import BadDemand
 from aliquot.model import Pod
 
+_ALWAYS = ("not_asked", "new", "gated", "other_scheduler", "bad_demand", "refused")
+"""Reasons that are shown even if no pod waits for them, so that a sum is 0 and not absent."""
+
 
 def gather(plane: ControlPlane, pauses: Pauses) -> Iterator[None]:
-    counts: Counter[str] = Counter()
+    is_known = plane.leadership.may_commit
+    counts: Counter[str] = Counter(dict.fromkeys(_ALWAYS, 0) if is_known else {})
     oldest: dict[str, float] = {}
     now = plane.clock.wall_ns() / 1e9
-    for pod in plane.unbound_pods() if plane.leadership.may_commit else ():
+    for pod in plane.unbound_pods() if is_known else ():
         if reason := why_it_waits(plane, pod):
             counts[reason] += 1
             oldest[reason] = max(oldest.get(reason, 0.0), waited(pod, now))

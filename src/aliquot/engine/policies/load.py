@@ -5,7 +5,7 @@ A card without a fresh sample counts as busy as the pods on it asked for. No pol
 
 import numpy as np
 
-from aliquot.engine.arrays import Floats, Ranks
+from aliquot.engine.arrays import Bools, Floats, Ranks
 from aliquot.engine.block import Block
 from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, PolicySettings, View
 from aliquot.model import CORES
@@ -29,13 +29,23 @@ class CoolestNodes(NodePolicy):
         chosen = [np.take_along_axis(busy, rows, axis=0) for _, rows in outcome.views]
         return np.asarray(1.0 - np.concatenate(chosen).mean(axis=0), np.float64)
 
+    def why(self, outcome: PolicyOutcome, column: int) -> str:
+        """Whether the load was measured, or is what pods asked for."""
+        rows = np.concatenate([rows[:, column] for _, rows in outcome.views])
+        measured = int(_is_fresh(outcome.fleet, outcome.settings)[rows, column].sum())
+        busy = estimate(outcome.fleet, outcome.settings)[rows, column].mean()
+        return f"its cards are {busy:.0%} busy, {measured} of {len(rows)} measured"
+
 
 def estimate(fleet: Block, settings: PolicySettings) -> Floats:
     """How busy each card is now: as measured, plus what was placed too late to show in the sample."""
-    # written so that NaN, a sample without a time, a time without a sample and a sample from the future are all stale
-    fresh = np.isfinite(fleet.load) & (np.abs(settings.now - fleet.load_at) <= settings.stale_after)
     measured = np.clip(fleet.load, 0.0, 1.0) + np.maximum(fleet.placed_since, 0.0)
-    return np.where(fresh, measured, _asked(fleet))
+    return np.where(_is_fresh(fleet, settings), measured, _asked(fleet))
+
+
+def _is_fresh(fleet: Block, settings: PolicySettings) -> Bools:
+    """NaN, a sample without a time, a time without a sample and a sample from the future are all stale."""
+    return np.isfinite(fleet.load) & (np.abs(settings.now - fleet.load_at) <= settings.stale_after)
 
 
 def _asked(fleet: Block) -> Floats:

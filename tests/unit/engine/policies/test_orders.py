@@ -129,8 +129,14 @@ def test_what_was_placed_after_the_sample_counts_as_busy() -> None:
     fleet.placed_since[0, 0] = 0.5
     view = view_of(fleet, pod(shared(1, 1)), PolicySettings(now=120))
     assert order("load", view) == [1, 0]
-    score = NODE_POLICIES["load"].score(outcome_of(view, [(1,)]))
-    assert score.tolist() == pytest.approx([0.7])
+    outcome = outcome_of(view, [(1,)])
+    assert NODE_POLICIES["load"].score(outcome).tolist() == pytest.approx([0.7])
+    assert NODE_POLICIES["load"].why(outcome, 0) == "its cards are 30% busy, 1 of 1 measured"
+
+
+def test_load_says_when_it_goes_by_what_pods_asked_for() -> None:
+    view = view_of(loaded((0.1, 10), (0.3, 100)), pod(shared(1, 1)), PolicySettings(now=120))
+    assert NODE_POLICIES["load"].why(outcome_of(view, [(0,)]), 0) == "its cards are 0% busy, 0 of 1 measured"
 
 
 # -- FGD
