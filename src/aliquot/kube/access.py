@@ -91,7 +91,7 @@ def _at(server: str, found: Access | None) -> Access:
     access = replace(found, server=server) if found else Access(server)
     if server.startswith("http:"):
         return replace(access, tls=None)
-    return access if access.tls else replace(access, tls=_trusting(None))
+    return access if access.tls else replace(access, tls=trusting(None))
 
 
 def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
@@ -101,7 +101,7 @@ def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
     if not token_file.exists():
         raise BadConfig(f"{token_file} is missing: does the pod set automountServiceAccountToken: false?")
     try:
-        tls = _trusting((account / "ca.crt").read_text())
+        tls = trusting((account / "ca.crt").read_text())
     except (OSError, ValueError) as error:
         raise BadConfig(f"{account / 'ca.crt'} cannot be used: {why(error)}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -163,7 +163,7 @@ def _refuse_unknown(section: dict[str, Any], fields: dict[str, str]) -> None:
             raise BadConfig(f"{field} is not supported; {instead}")
 
 
-def _trusting(authority: str | None) -> ssl.SSLContext:
+def trusting(authority: str | None) -> ssl.SSLContext:
     """A context that trusts only the cluster's own authority, or without one those of this machine.
 
     Python 3.13 and later refuse authorities without a key identifier. Many clusters have such an authority.
@@ -178,7 +178,7 @@ def _trusting(authority: str | None) -> ssl.SSLContext:
 def _tls(folder: Path, cluster: dict[str, Any], user_folder: Path, user: dict[str, Any]) -> ssl.SSLContext:
     try:
         authority = _pem(folder, cluster, "certificate-authority")
-        context = _trusting(None if authority is None else authority.decode())
+        context = trusting(None if authority is None else authority.decode())
         if cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

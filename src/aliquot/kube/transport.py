@@ -39,6 +39,8 @@ class _Status(msgspec.Struct):
     code: int = 0
     reason: str = ""
     message: str = ""
+    error: str = ""
+    """The message of our own servers."""
     details: _Details | None = None
 
 
@@ -204,7 +206,7 @@ async def _refusal(answer: Answer) -> errors.KubeError:
     header = answer.headers.get("retry-after", "")
     # the header may also be a date, but that would mean to trust the server's clock
     wait = float(header) if header.isascii() and header.isdigit() else _told(status)
-    return errors.answered(answer.status, status.reason or answer.reason, status.message, wait)
+    return errors.answered(answer.status, status.reason or answer.reason, status.message or status.error, wait)
 
 
 def _told(status: _Status) -> float | None:

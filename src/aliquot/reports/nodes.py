@@ -1,6 +1,6 @@
 """Nodes and their cards: what they have, who holds it, and what is used of it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from aliquot.ledger import Entry
@@ -84,11 +84,10 @@ class ModelsReport(Report, frozen=True, kw_only=True):
     models: list[ModelReport]
 
 
-def nodes_report(view: ClusterView, names: Collection[str] = ()) -> NodesReport:
-    """Every node with cards, or the named ones, by name."""
-    shown = sorted(names or view.nodes)
-    reports = (node_report(view, name) for name in shown if name in view.nodes)
-    return NodesReport(nodes=[report for report in reports if report.cards or report.trouble or names])
+def nodes_report(view: ClusterView) -> NodesReport:
+    """Every node with cards, by name."""
+    reports = (node_report(view, name) for name in sorted(view.nodes))
+    return NodesReport(nodes=[report for report in reports if report.cards or report.trouble])
 
 
 def node_report(view: ClusterView, name: str) -> NodeReport:

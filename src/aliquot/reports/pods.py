@@ -1,6 +1,6 @@
 """Pods that ask for cards: what they asked for, what they hold, and what they use."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 
@@ -75,11 +75,10 @@ class HoldersReport(Report, frozen=True, kw_only=True):
     holders: list[HolderReport]
 
 
-def pods_report(view: ClusterView, namespace: str = "", names: Collection[str] = ()) -> PodsReport:
+def pods_report(view: ClusterView, namespace: str = "") -> PodsReport:
     """Pods that ask for cards and have not ended, of a namespace or of all, by namespace and name."""
     shown = (pod for pod in view.pods.values() if not namespace or pod.metadata.namespace == namespace)
-    chosen = (pod for pod in shown if not pod.ended and (not names or pod.metadata.name in names))
-    reports = (pod_report(view, pod) for pod in chosen)
+    reports = (pod_report(view, pod) for pod in shown if not pod.ended)
     return PodsReport(
         pods=sorted(filter(None, reports), key=lambda report: (report.namespace, report.name)),
     )

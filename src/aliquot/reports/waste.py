@@ -16,6 +16,8 @@ class WastefulPod(Report, frozen=True, kw_only=True):
     namespace: str
     name: str
     node: str
+    cards: int = 1
+    """Of how many cards it holds a part."""
     held: float
     """In cards: the sum of the parts that it holds, each in the measure of which it holds most."""
     used: float | None
@@ -70,6 +72,7 @@ def wasteful_pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
         namespace=pod.namespace,
         name=pod.name,
         node=pod.node,
+        cards=len(pod.cards),
         held=round(held, 4),
         used=used,
         unused=None if used is None else round(max(0.0, held - used), 4),

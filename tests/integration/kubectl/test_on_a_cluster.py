@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from aliquot.embedded.api import resources
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.reports.report import Use
+from aliquot.reports.waste import WastefulPod, WasteReport
 from tests.factories import make_cards, make_placement, node_manifest, pod_manifest
-from tests.fakes import ScriptedApi, answer
+from tests.fakes import ScriptedApi, answer, body
 from tests.integration.kubectl.command import Ended, gpu_beside
 
 pytestmark = pytest.mark.embedded_only("has users of its own making")
@@ -196,3 +199,43 @@ async def test_words_are_completed(
     ended = await gpu_beside("__complete", *words)
     assert ended.out.splitlines()[:-1] == found
     assert ended.out.splitlines()[-1] == (":0" if words[0] == "dump" else ":4")
+
+
+async def test_a_server_answers_instead_and_knows_since_when_a_pod_is_idle(scripted: ScriptedApi, admin: str) -> None:
+    pod = WastefulPod(
+        namespace="research",
+        name="mine",
+        node="gpu-1",
+        held=0.5,
+        used=0.0,
+        unused=0.5,
+        memory_mib=5120,
+        use=Use(cores=0.0, memory_bytes=0),
+        is_idle=True,
+        idle_since="2026-01-31T12:00:00Z",
+    )
+    answered = WasteReport(pods=[pod], held=0.5, measured=0.5, unused=0.5)
+    scripted.script("GET", r"/v1/waste\?namespace=research$", body(msgspec.json.encode(answered)))
+    ended = await run(admin, "waste", "-n", "research", "--no-headers", "--server", scripted.url)
+    assert ended.err == ""
+    shown = ["mine", "gpu-1", "0.50", "0.00", "0.50", "0%", "5.0", "0.0", "2026-01-31T12:00:00Z"]
+    assert ended.out.splitlines()[0].split() == shown
+
+
+async def test_a_server_that_refuses_is_one_line(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/v1/nodes", body(b'{"error": "somebody may not list nodes"}', status=403))
+    ended = await run(admin, "nodes", "--server", scripted.url)
+    assert (ended.code, ended.err) == (1, "error: somebody may not list nodes\n")
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ("http://aliquot.example.com", "everybody on the way could read your token; use https"),
+        ("aliquot.example.com", "write an address such as https://aliquot.example.com:12340"),
+        ("http://[", "Invalid IPv6 URL"),
+    ],
+)
+async def test_a_token_goes_to_no_address_that_others_could_read(server: str, why: str, admin: str) -> None:
+    ended = await run(admin, "queue", "--server", server)
+    assert (ended.code, ended.err) == (1, f"error: --server {server}: {why}\n")

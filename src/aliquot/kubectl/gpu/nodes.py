@@ -18,7 +18,7 @@ from aliquot.kubectl.gpu.output import (
     used_memory,
     watts,
 )
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.nodes import (
     CardReport,
     ModelReport,
@@ -30,6 +30,7 @@ from aliquot.reports.nodes import (
 )
 from aliquot.reports.reading import Optional
 from aliquot.reports.report import Report, Use, total_use
+from aliquot.reports.view import ClusterView
 
 EPILOG = """examples:
   kubectl gpu nodes                  # all nodes with cards
@@ -49,19 +50,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NODE", help="show every card of these nodes")
     parser.add_argument("--cards", action="store_true", help="one line per card")
     parser.add_argument("--by", choices=("model",), default="", help="one line per model")
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    view = Session(options).view(Optional.LEASES, Optional.MARKS, decides=False)
-    if view.lacks("nodes"):
-        raise BadInput("you may not list nodes; `kubectl gpu pods` shows what your own pods hold")
-    if unknown := sorted(set(options.names) - set(view.nodes)):
-        raise BadInput(f"there is no node {', '.join(unknown)}")
-    report = nodes_report(view, options.names)
+    session = Session(options)
+    found = session.report("nodes", NodesReport, _visible, Optional.LEASES, Optional.MARKS, decides=False)
+    if unknown := sorted(set(options.names) - {node.name for node in found.nodes}):
+        raise BadInput(f"there is no node {', '.join(unknown)} with cards")
+    report = NodesReport(nodes=[node for node in found.nodes if not options.names or node.name in options.names])
     shown: Report = models_report(report) if options.by else report
     show(shown, options, lambda style: _text(shown, options, style))
-    print_missing(view)
+    session.print_missing()
     return 0
+
+
+def _visible(view: ClusterView) -> NodesReport:
+    if view.lacks("nodes"):
+        raise BadInput("you may not list nodes; `kubectl gpu pods` shows what your own pods hold")
+    return nodes_report(view)
 
 
 def _text(report: Report, options: argparse.Namespace, style: Style) -> str:

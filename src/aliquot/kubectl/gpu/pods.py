@@ -4,7 +4,7 @@ import argparse
 
 from aliquot.errors import BadInput
 from aliquot.kubectl.gpu.output import Cell, Style, age, busy, gib, say, show, table, used_memory
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
 from aliquot.reports.reading import Optional
 from aliquot.reports.report import Report
@@ -24,20 +24,23 @@ _BY_TITLES = ("PODS", "WAITING", "CARDS", "CORES", "MEMORY(GiB)", "BUSY", "USED(
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="POD", help="show only these pods")
     parser.add_argument("--by", choices=("namespace", "node", "model"), default="", help="sum up the pods")
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    view = session.view(Optional.LEASES, decides=False)
-    report = pods_report(view, session.chosen, options.names)
+    found = session.report(
+        "pods", PodsReport, lambda view: pods_report(view, session.chosen), Optional.LEASES, decides=False
+    )
+    report = PodsReport(pods=[pod for pod in found.pods if not options.names or pod.name in options.names])
     if unknown := sorted(set(options.names) - {pod.name for pod in report.pods}):
         raise BadInput(f"there is no pod {', '.join(unknown)} that asks for cards in {session.where}")
     shown: Report = holders_report(report, options.by) if options.by else report
     is_wide = options.output == "wide"
-    show(shown, options, lambda style: _text(shown, view.now, session.chosen, style, is_wide=is_wide))
+    show(shown, options, lambda style: _text(shown, session.now, session.chosen, style, is_wide=is_wide))
     if not report.pods:
         say(f"no pods ask for cards in {session.where}")
-    print_missing(view)
+    session.print_missing()
     return 0
 
 
@@ -59,7 +62,7 @@ def _row(pod: PodReport, now: float, is_wide: bool) -> list[Cell]:
         Cell(_numbers(pod)),
         Cell(_cores(pod)),
         Cell(gib(pod.memory_mib) if pod.cards else ""),
-        busy(pod.use),
+        busy(pod.use, len(pod.cards)),
         used_memory(pod.use),
         Cell("" if created is None else age(now - created)),
     ]
@@ -91,6 +94,6 @@ def _holder_row(holder: HolderReport) -> list[Cell]:
         Cell(str(holder.cards)),
         Cell(f"{holder.cores}%"),
         Cell(gib(holder.memory_mib)),
-        busy(holder.use),
+        busy(holder.use, holder.cards),
         used_memory(holder.use),
     ]

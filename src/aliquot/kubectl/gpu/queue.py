@@ -3,7 +3,7 @@
 import argparse
 
 from aliquot.kubectl.gpu.output import Cell, Style, age, say, show, table
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.queue import QueueReport, WaitingPod, queue_report
 from aliquot.reports.reading import Optional
 
@@ -18,19 +18,20 @@ _TITLES = ("POS", "NAME", "PRIORITY", "WAITING", "BEHIND", "FITS-ON", "ASKS")
 _WIDE = ("SCHEDULER", "WHY")
 
 
-def add_options(_: argparse.ArgumentParser) -> None:
-    """There are no further options."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    view = session.view(Optional.QUOTAS, Optional.MARKS)
-    report = queue_report(view, session.chosen)
+    report = session.report(
+        "queue", QueueReport, lambda view: queue_report(view, session.chosen), Optional.QUOTAS, Optional.MARKS
+    )
     is_wide = options.output == "wide"
     show(report, options, lambda style: _text(report, session.chosen, style, is_wide=is_wide))
     if not report.pods:
         say(f"no pods wait for cards in {session.where}")
-    print_missing(view)
+    session.print_missing()
     return 0
 
 

@@ -8,7 +8,7 @@ from aliquot.kube.client import Client
 from aliquot.kube.errors import NotFound
 from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
 from aliquot.reports.reading import Optional, QuotaPlace
 
@@ -35,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", type=_number, metavar="PERCENT", help="for set: percent of cores, or none")
     parser.add_argument("--pools", metavar="A,B", help="for set: the node pools that it may use; '' for any")
     parser.add_argument("--dry-run", action="store_true", help="for set: only print the new quotas")
+    add_server_options(parser)
 
 
 def _number(text: str) -> int | str:
@@ -56,14 +57,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(session: Session, options: argparse.Namespace) -> int:
-    view = session.view(Optional.QUOTAS, decides=False)
-    report = quota_report(view, session.chosen)
+    report = session.report(
+        "quota", QuotaReport, lambda view: quota_report(view, session.chosen), Optional.QUOTAS, decides=False
+    )
     show(report, options, lambda style: _text(report, style))
     if report.trouble:
         say(f"error: {report.trouble}")
     elif not report.namespaces:
         say(f"no quota limits {session.where}")
-    print_missing(view)
+    session.print_missing()
     return 1 if report.trouble else 0
 
 

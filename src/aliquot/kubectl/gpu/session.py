@@ -12,11 +12,14 @@ from aliquot.kube.access import Access, find
 from aliquot.kube.client import Client
 from aliquot.kubectl.gpu.output import say
 from aliquot.reports.archive import read_archive
+from aliquot.reports.asking import access_to, ask
 from aliquot.reports.objects import ClusterObjects
 from aliquot.reports.reading import Optional, read_objects
+from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView, view_of
 
 _Found = TypeVar("_Found")
+_Asked = TypeVar("_Asked", bound=Report)
 _TIMEOUT = 30.0
 DEFAULT_NAMESPACE = "default"
 
@@ -29,6 +32,9 @@ class Session:
         if options.all_namespaces and options.namespace:
             raise BadConfig("--all-namespaces and --namespace contradict each other")
         self._archive: str = options.archive
+        self._server: str = getattr(options, "server", "")
+        self._server_ca: str = getattr(options, "server_ca", "")
+        self._seen: ClusterView | None = None
         self._access = None if self._archive else find(options.kubeconfig or None, options.context)
         own = self._access.namespace if self._access else ""
         self.namespace = options.namespace or own or DEFAULT_NAMESPACE
@@ -36,6 +42,31 @@ class Session:
         self.chosen = "" if options.all_namespaces else self.namespace
         """Empty for all namespaces."""
         self.where = f"namespace {self.chosen}" if self.chosen else "any namespace"
+
+    def report(
+        self,
+        what: str,
+        kind: type[_Asked],
+        make: Callable[[ClusterView], _Asked],
+        *optional: Optional,
+        decides: bool = True,
+    ) -> _Asked:
+        """A report that is made here, or that the read endpoint `what` of a server answers for the chosen namespace.
+        Raises KubeError and BadConfig."""
+        if self._server:
+            access = access_to(self._server, self._server_ca, self.access)
+            return asyncio.run(ask(access, what, kind, {"namespace": self.chosen}, _TIMEOUT))
+        self._seen = self.view(*optional, decides=decides)
+        return make(self._seen)
+
+    @property
+    def now(self) -> float:
+        """When what is shown was read."""
+        return self._seen.now if self._seen else time.time()
+
+    def print_missing(self) -> None:
+        if self._seen is not None:
+            print_missing(self._seen)
 
     @property
     def access(self) -> Access:
@@ -66,6 +97,12 @@ class Session:
 
     async def _read(self, client: Client, optional: Collection[Optional]) -> ClusterObjects:
         return await read_objects(client, time.time(), namespace=self.namespace, optional=optional)
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """For commands that a server's read endpoints answer, too."""
+    parser.add_argument("--server", default="", metavar="URL", help="ask the read endpoints of this server of Aliquot")
+    parser.add_argument("--server-ca", default="", metavar="FILE", help="the authority of that server's certificate")
 
 
 def print_missing(view: ClusterView) -> None:

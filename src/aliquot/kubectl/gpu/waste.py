@@ -3,7 +3,7 @@
 import argparse
 
 from aliquot.kubectl.gpu.output import Cell, Style, busy, gib, say, show, table, used_memory
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.reading import Optional
 from aliquot.reports.waste import WastefulPod, WasteReport, waste_report
 
@@ -12,6 +12,7 @@ EPILOG = """examples:
   kubectl gpu waste --idle         # only pods of your namespace that do nothing
 
 HELD, USED and UNUSED are in cards. A part counts by its cores or its memory, whichever is more of a card.
+With --server, IDLE is since when a pod has done nothing: a server of Aliquot has watched it.
 """
 
 _TITLES = ("NAME", "NODE", "HELD", "USED", "UNUSED", "BUSY", "MEMORY(GiB)", "USED(GiB)", "IDLE")
@@ -19,12 +20,14 @@ _TITLES = ("NAME", "NODE", "HELD", "USED", "UNUSED", "BUSY", "MEMORY(GiB)", "USE
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--idle", action="store_true", help="only pods that do nothing")
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    view = session.view(Optional.LEASES, decides=False)
-    report = waste_report(view, session.chosen)
+    report = session.report(
+        "waste", WasteReport, lambda view: waste_report(view, session.chosen), Optional.LEASES, decides=False
+    )
     if options.idle:
         report = WasteReport(
             pods=[pod for pod in report.pods if pod.is_idle],
@@ -35,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     show(report, options, lambda style: _text(report, session.chosen, style))
     if not report.pods:
         say(f"no {'idle ' if options.idle else ''}pods hold cards in {session.where}")
-    print_missing(view)
+    session.print_missing()
     return 0
 
 
@@ -58,7 +61,7 @@ def _row(pod: WastefulPod) -> list[Cell]:
         Cell(f"{pod.held:.2f}"),
         Cell("" if pod.used is None else f"{pod.used:.2f}"),
         Cell("" if pod.unused is None else f"{pod.unused:.2f}", "red" if share > 0.5 else ""),
-        busy(pod.use),
+        busy(pod.use, pod.cards),
         Cell(gib(pod.memory_mib)),
         used_memory(pod.use),
         Cell(pod.idle_since or ("now" if pod.is_idle else ""), "red"),
