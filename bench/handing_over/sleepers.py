@@ -1,24 +1,19 @@
 """Processes that do nothing, for a driver that is told that they use its cards."""
 
-import os
-import signal
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
 @contextmanager
 def sleeping(count: int) -> Iterator[Sequence[int]]:
-    """So many processes that do nothing."""
-    pids: list[int] = []
+    """The PIDs of so many processes."""
+    processes: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(count):
-            pid = os.fork()
-            if not pid:
-                signal.pause()
-                os._exit(0)
-            pids.append(pid)
-        yield pids
+            processes.append(subprocess.Popen(["sleep", "infinity"]))  # noqa: PERF401 (those that started must end)
+        yield [process.pid for process in processes]
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        for process in processes:
+            process.kill()
+            process.wait()

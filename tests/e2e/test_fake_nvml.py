@@ -47,7 +47,7 @@ from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.nvidia.threads import at_most
 from aliquot.errors import NoDriver
 
-agent = NvidiaDevices(wait=at_most(seconds=3), proc=Path("/nowhere"))
+agent = NvidiaDevices(wait=at_most(seconds=3), proc=Path("/nowhere"), processes_every=0)
 
 def read():
     try:

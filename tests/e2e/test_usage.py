@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -129,3 +131,31 @@ def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(usage: 
     assert usage.shown(memory) == left, "the driver still lists its process"
     pair = {usage.uids["pair"]: PodLoad(600 * MIB, 0.5)}
     wait_for("the Lease to tell the load of the pod that is left", lambda: usage.load() == pair, seconds=30, every=0.3)
+
+
+_WITHOUT_HOST_PID = """
+import json, sys, time
+from pathlib import Path
+from aliquot.agent.devices import GpuProcess, Processes
+from aliquot.agent.usage import HostProcesses
+
+listed = [Processes(time.clock_gettime(time.CLOCK_BOOTTIME), (GpuProcess(int(sys.argv[2])),))]
+own, hosts = (HostProcesses(Path(proc)).of(listed) for proc in ("/proc", sys.argv[1]))
+print(json.dumps([own, {pid: owner.name for pid, owner in hosts.items()}]))
+"""
+
+
+def test_without_host_pid_the_hosts_own_proc_shows_its_processes(tmp_path: Path) -> None:
+    """As in a pod that has the host's files mounted and a PID namespace of its own."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        wait_for("the process to have its name", lambda: _comm(process.pid) == "cat", seconds=5)
+        mounts = 'mount --bind /proc "$0" && mount -t proc proc /proc && exec "$@"'
+        asking = [sys.executable, "-c", _WITHOUT_HOST_PID, str(tmp_path), str(process.pid)]
+        command = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", mounts, str(tmp_path), *asking]
+        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        process.kill()
+    assert json.loads(answer) == [None, {str(process.pid): "cat"}]
+
+
+def _comm(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -79,9 +79,11 @@ def test_a_pid_that_is_used_again_gets_its_new_container(proc: Proc) -> None:
 
 def test_a_cgroup_is_read_once_per_process(proc: Proc) -> None:
     proc.write(7, f"/kubepods/pod{UID}/{ID}")
-    assert proc.containers(7) == {7: Container(UID, ID)}
-    (proc.folder / "7" / "cgroup").unlink()
-    assert proc.containers(7) == {7: Container(UID, ID)}
+    proc.write(8, "/")
+    assert proc.containers(7, 8) == {7: Container(UID, ID), 8: None}
+    for pid in ("7", "8"):
+        (proc.folder / pid / "cgroup").unlink()
+    assert proc.containers(7, 8) == {7: Container(UID, ID), 8: None}
 
 
 def test_a_process_that_ends_between_two_reads_has_no_owner(proc: Proc) -> None:

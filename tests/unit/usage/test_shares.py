@@ -51,7 +51,14 @@ def test_mps_clients_share_what_their_server_computes_by_memory_and_that_is_an_e
 def test_the_server_of_mps_in_a_pod_of_its_own_uses_nothing_for_itself() -> None:
     shown = usage(process(9, 100, 0.6), process(1, 10, 0.0, client=True))
     owners = {9: Owner(B, name=SERVER), 1: Owner(A)}
-    assert by_container(shown, owners) == {A: Share(10, 0.6)}, "alone, so no estimate"
+    assert by_container(shown, owners) == {A: Share(10, 0.6), B: Share(100, 0.0)}, "A is alone, so that is no estimate"
+
+
+def test_a_container_hides_nothing_behind_the_name_of_a_server() -> None:
+    shown = usage(process(9, 100, 0.6), process(1, 10, 0.1))
+    assert by_container(shown, {9: Owner(B, name=SERVER), 1: Owner(A)}) == {A: Share(10, 0.1), B: Share(100, 0.6)}
+    client = process(9, 100, 0.5, client=True)
+    assert by_container(usage(client), {9: Owner(B, name=SERVER)}) == {B: Share(100, 0.5)}
 
 
 def test_a_process_beside_mps_keeps_its_own_samples() -> None:

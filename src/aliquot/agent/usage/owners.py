@@ -68,8 +68,8 @@ class HostProcesses:
             name, start = self._stat(pid)
             if (start + 1) / self._ticks > before:
                 return None
-            if (known := self._known.get(pid)) is not None and known[0] == start and known[1].container is not None:
-                return known
+            if (known := self._known.get(pid)) is not None and known[0] == start:
+                return known  # a process uses a card only after the container runtime has put it where it belongs
             container = container_in(_text(f"{self._proc}/{pid}/cgroup"))
             if self._stat(pid) != (name, start):
                 return None  # the cgroup may be that of the next process with this PID

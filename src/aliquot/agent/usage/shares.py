@@ -27,15 +27,16 @@ def by_container(usage: Usage, owners: Mapping[int, Owner]) -> Mapping[Container
     """The shares of the containers with processes on a card. Processes without an owner have ended."""
     listed = usage.processes.running if usage.processes else ()
     alive = [(process, owners[process.pid]) for process in listed if process.pid in owners]
-    server = usage.processes.mps_server if usage.processes else None
+    servers = _mps_servers(alive, usage.processes.mps_server if usage.processes else None)
     has_samples = any(process.cores is not None for process, _ in alive)
-    together = [one for one in alive if one[1].name != server and (one[0].is_mps_client or not has_samples)]
-    cores = {process.pid: _sampled(process, owner) for process, owner in alive}
-    cores |= _split(_of_mps(alive, server) if has_samples else usage.cores, together)
+    together = [one for one in alive if one[0].pid not in servers and (one[0].is_mps_client or not has_samples)]
+    of_mps = sum(process.cores or 0.0 for process, _ in alive if process.is_mps_client or process.pid in servers)
+    cores = {process.pid: _sampled(process, owner) for process, owner in alive} | dict.fromkeys(servers, 0.0)
+    cores |= _split(of_mps if has_samples else usage.cores, together)
     guessed = {owner.container for process, owner in together if cores[process.pid] is not None}
     grouped: dict[Container, list[GpuProcess]] = defaultdict(list)
     for process, owner in alive:
-        if owner.container is not None and owner.name != server:
+        if owner.container is not None:
             grouped[owner.container].append(process)
     return {
         container: Share(
@@ -52,9 +53,12 @@ def _sampled(process: GpuProcess, owner: Owner) -> float | None:
     return process.cores if process.sampled_since >= owner.started else None
 
 
-def _of_mps(alive: Iterable[_Owned], server: str | None) -> float:
-    counted = (process.cores for process, owner in alive if process.is_mps_client or owner.name == server)
-    return sum(cores or 0.0 for cores in counted)
+def _mps_servers(alive: Sequence[_Owned], name: str | None) -> frozenset[int]:
+    """The processes that compute for others, and not for themselves. Everybody can give a process this name: without
+    clients it is nobody's server, and its memory counts in any case."""
+    if not any(process.is_mps_client for process, _ in alive):
+        return frozenset()
+    return frozenset(process.pid for process, owner in alive if owner.name == name and not process.is_mps_client)
 
 
 def _split(cores: float | None, together: Sequence[_Owned]) -> Mapping[int, float | None]:
