@@ -238,6 +238,24 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             id="affinity to other pods",
         ),
         pytest.param(
+            cluster(),
+            {
+                "says": "0/2 nodes are available: 1 a rule of tomorrow, of all things, 1 Insufficient cpu. preemption: no"
+            },
+            Cause.SCHEDULER,
+            NOT_NOW,
+            "kube-scheduler says: a rule of tomorrow, of all things",
+            id="words that nobody knows",
+        ),
+        pytest.param(
+            cluster(),
+            {"says": "0/2 nodes are available: 1 Insufficient GPU Memory in one device, 1 Too many pods"},
+            Cause.FITS,
+            Outlook.FITS,
+            "has not tried it since",
+            id="words of an earlier state",
+        ),
+        pytest.param(
             cluster(quotas='{"default": {"memory": {"Tesla T4": 3071}}}'),
             {},
             Cause.QUOTA,
@@ -294,6 +312,22 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             NEVER,
             "",
             id="too large for the unhealthy cards as well",
+        ),
+        pytest.param(
+            cluster(node("n1", {"healthy": False}), node("n2", labels={"a": "b"}), node("n3", {"healthy": False})),
+            {"units": 16, "annotations": {"nvidia.com/use-gputype": "T4"}},
+            Cause.TOO_LARGE,
+            NEVER,
+            "",
+            id="too large, and most cards are unhealthy",
+        ),
+        pytest.param(
+            cluster(node("n1", {"healthy": False})),
+            {"units": 16},
+            Cause.TOO_LARGE,
+            NEVER,
+            "no node's cards can hold the pod even when empty",
+            id="too large for unhealthy cards alone",
         ),
         pytest.param(
             held(8, nodes=(node("n1", {}), node("n2", {"mib": 2 * T4, "healthy": False}))),
