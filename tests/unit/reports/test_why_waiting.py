@@ -239,9 +239,7 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
         ),
         pytest.param(
             cluster(),
-            {
-                "says": "0/2 nodes are available: 1 a rule of tomorrow, of all things, 1 Insufficient cpu. preemption: no"
-            },
+            {"says": "0/2 nodes are available: 1 a rule of tomorrow, of all things, 1 Insufficient cpu. more: no"},
             Cause.SCHEDULER,
             NOT_NOW,
             "kube-scheduler says: a rule of tomorrow, of all things",
