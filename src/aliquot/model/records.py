@@ -151,7 +151,7 @@ def _written(gpu: Gpu) -> _Gpu:
 
 def _read_gpu(record: _Gpu) -> Gpu:
     links = tuple(Link(uuid, score) for uuid, score in sorted(record.links.items()))
-    return Gpu(*_plain_values(record), links)
+    return Gpu(*(*_plain_values(record), links))
 
 
 def read_inventory(node: str, text: str) -> NodeGpus:
