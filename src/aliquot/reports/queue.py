@@ -12,7 +12,7 @@ from aliquot.reports.pods import pod_report
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView, seconds_of
 
-_EFFORT = 200_000
+_EFFORT = 30_000
 """Steps of the engine for each kind of pod."""
 
 

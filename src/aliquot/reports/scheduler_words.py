@@ -1,15 +1,17 @@
 """What kube-scheduler says about a pod, for the reasons that only kube-scheduler knows."""
 
 import re
+from collections.abc import Collection
 
 from aliquot.model import Pod
 
 _VOLUMES = re.compile(r"persistentvolumeclaim|PersistentVolume|volume node affinity|max volume count", re.IGNORECASE)
-_PLUGINS = re.compile(
-    r"topology spread constraints|pod affinity rules|pod anti-affinity rules|free ports"
-    r"|cannot allocate all claims|resourceclaim|ResourceClaim|pod group"
+_JUDGED = re.compile(
+    r"Insufficient |Too many pods|node\(s\) (had untolerated taint|didn't match Pod's node (affinity|selector)"
+    r"|were unschedulable|were not ready)"
 )
-_COUNT = re.compile(r"^(?:0/\d+ nodes are available: )?\d* ?")
+"""What we judge ourselves: kube-scheduler may have said it of an earlier state."""
+_COUNT = re.compile(r"^\d+ ")
 
 
 def refusal_of_scheduler(pod: Pod) -> str:
@@ -20,17 +22,25 @@ def refusal_of_scheduler(pod: Pod) -> str:
 
 def about_volumes(message: str) -> str:
     """What a message says about the pod's volumes; "" if nothing."""
-    return _piece(message, _VOLUMES)
+    return next((piece for piece in _pieces(message) if _VOLUMES.search(piece)), "")
 
 
-def about_other_plugins(message: str) -> str:
-    """What a message says of rules that need more than the node itself, such as affinity to other pods; "" if
-    nothing."""
-    return _piece(message, _PLUGINS)
+def about_other_plugins(message: str, ours: Collection[str]) -> str:
+    """What a message says besides what we judge ourselves, such as affinity to other pods; "" if nothing. `ours` are
+    our own words, with which an extender's refusal begins."""
+    return next(
+        (
+            piece
+            for piece in _pieces(message)
+            if not _JUDGED.match(piece) and not any(piece.startswith(words) for words in ours)
+        ),
+        "",
+    )
 
 
-def _piece(message: str, pattern: re.Pattern[str]) -> str:
-    """The first piece that matches, without its count of nodes: the count changes while the reason stays."""
-    pieces = re.split(r", (?=\d+ )|\. ", message)
-    found = next((piece for piece in pieces if pattern.search(piece)), "")
-    return _COUNT.sub("", found).rstrip(".")
+def _pieces(message: str) -> list[str]:
+    """The reasons in a message, each without its count of nodes: the count changes while the reason stays. What follows
+    about preemption is no reason."""
+    _, found, reasons = message.partition(" nodes are available: ")
+    first = (reasons if found else message).partition(". ")[0].rstrip(".")
+    return [_COUNT.sub("", piece) for piece in re.split(r", (?=\d+ )", first) if piece]

@@ -29,7 +29,7 @@ ByReason = Mapping[Reason | None, Sequence[str]]
 _NEAREST_LAST = tuple(OF_REASON)
 _MAX_NAMED = 3
 _MAX_TRIED = 64
-_EFFORT = 200_000
+_EFFORT = 30_000
 """Steps of the engine for one verdict, so that a pod that needs a long search costs no more than others."""
 
 
@@ -135,10 +135,9 @@ class _Closest:
                 return self._by_cards(reason)
         if hopeful:
             return self._by_obstacle(self._by_reason[hopeful[0]], fits=False)
-        for reason in later:
-            if reason is not Reason.NOT_SELLABLE or self._would_fit_healthy():
-                return self._by_cards(reason)
-        return _NO_NODE
+        if later[:1] == [Reason.NOT_SELLABLE] and not self._would_fit_healthy():
+            return self._by_cards(Reason.TOO_LARGE)
+        return self._by_cards(later[0]) if later else _NO_NODE
 
     # -- cards have room
 
@@ -149,7 +148,8 @@ class _Closest:
         return self._by_obstacle(nodes, fits=True)
 
     def _fits_on(self, node: str) -> Verdict:
-        if words := about_other_plugins(refusal_of_scheduler(self._pod)):
+        ours = [self._demand.dialect.words(reason) for reason in Reason]
+        if words := about_other_plugins(refusal_of_scheduler(self._pod), ours):
             return Verdict(Cause.SCHEDULER, Outlook.NOT_NOW, f"the cards have room, but kube-scheduler says: {words}")
         return Verdict(Cause.FITS, Outlook.FITS, "the pod fits; its scheduler has not tried it since", (node,))
 
@@ -173,7 +173,7 @@ class _Closest:
     # -- cards have no room
 
     def _by_cards(self, reason: Reason) -> Verdict:
-        cause, nodes = OF_REASON[reason], self._by_reason[reason]
+        cause, nodes = OF_REASON[reason], self._by_reason.get(reason, ())
         if reason is Reason.NO_CARD_FITS and self._has_room_in_sum(nodes):
             cause = Cause.FRAGMENTED
         outlook = Outlook.NEVER if reason.is_hopeless and cause is not Cause.UNHEALTHY else Outlook.NOT_NOW
