@@ -33,10 +33,9 @@ def redacted(objects: ClusterObjects, dialects: Dialects) -> ClusterObjects:
         annotations = {key: value for key, value in found.metadata.annotations.items() if is_read(key)}
         return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, annotations=annotations))
 
+    lists = {name: getattr(objects, name) for name in objects.__struct_fields__}
+    shown = {name: found for name, found in lists.items() if isinstance(found, list)}
     return msgspec.structs.replace(
         objects,
-        nodes=[kept(node) for node in objects.nodes],
-        pods=[kept(pod) for pod in objects.pods],
-        leases=[kept(lease) for lease in objects.leases],
-        events=[kept(event) for event in objects.events],
+        **{name: [kept(each) if isinstance(each, Object) else each for each in found] for name, found in shown.items()},
     )

@@ -1,11 +1,8 @@
 """How busy cards, pods and namespaces are, the busiest first."""
 
-from collections.abc import Iterable
-
-from aliquot.reports.nodes import nodes_report
-from aliquot.reports.pods import holders_report, pods_report
+from aliquot.reports.nodes import NodesReport
+from aliquot.reports.pods import PodsReport, holders_report
 from aliquot.reports.report import Report, Use
-from aliquot.reports.view import ClusterView
 
 
 class TopRow(Report, frozen=True, kw_only=True):
@@ -23,38 +20,38 @@ class TopReport(Report, frozen=True, kw_only=True):
     rows: list[TopRow]
 
 
-def top_report(view: ClusterView, kind: str, namespace: str) -> TopReport:
-    """The busiest first."""
-    rows = list(_ROWS[kind](view, namespace))
-    return TopReport(of=kind, rows=sorted(rows, key=lambda row: (-(row.use.cores or 0.0), row.name)))
-
-
-def _cards(view: ClusterView, _: str) -> Iterable[TopRow]:
-    for node in nodes_report(view).nodes:
-        for card in node.cards:
-            yield TopRow(
-                name=(node.name, str(card.index)),
-                cards=1,
-                memory_mib=card.memory_mib,
-                pods=len(card.pods),
-                use=card.use,
-                allocated=card.allocated,
-            )
-
-
-def _pods(view: ClusterView, namespace: str) -> Iterable[TopRow]:
-    for pod in pods_report(view, namespace).pods:
-        if pod.cards:
-            name = (pod.namespace, pod.name)
-            yield TopRow(name=name, cards=len(pod.cards), memory_mib=pod.memory_mib, pods=1, use=pod.use)
-
-
-def _namespaces(view: ClusterView, _: str) -> Iterable[TopRow]:
-    for holder in holders_report(pods_report(view), "namespace").holders:
-        yield TopRow(
-            name=(holder.name,), cards=holder.cards, memory_mib=holder.memory_mib, pods=holder.pods, use=holder.use
+def top_of_cards(report: NodesReport) -> TopReport:
+    rows = [
+        TopRow(
+            name=(node.name, str(card.index)),
+            cards=1,
+            memory_mib=card.memory_mib,
+            pods=len(card.pods),
+            use=card.use,
+            allocated=card.allocated,
         )
+        for node in report.nodes
+        for card in node.cards
+    ]
+    return _busiest_first("cards", rows)
 
 
-_ROWS = {"cards": _cards, "pods": _pods, "namespaces": _namespaces}
-TOP_OF = tuple(_ROWS)
+def top_of_pods(report: PodsReport) -> TopReport:
+    rows = [
+        TopRow(name=(pod.namespace, pod.name), cards=len(pod.cards), memory_mib=pod.memory_mib, pods=1, use=pod.use)
+        for pod in report.pods
+        if pod.cards
+    ]
+    return _busiest_first("pods", rows)
+
+
+def top_of_namespaces(report: PodsReport) -> TopReport:
+    rows = [
+        TopRow(name=(each.name,), cards=each.cards, memory_mib=each.memory_mib, pods=each.pods, use=each.use)
+        for each in holders_report(report, "namespace").holders
+    ]
+    return _busiest_first("namespaces", rows)
+
+
+def _busiest_first(of: str, rows: list[TopRow]) -> TopReport:
+    return TopReport(of=of, rows=sorted(rows, key=lambda row: (-(row.use.cores or 0.0), row.name)))

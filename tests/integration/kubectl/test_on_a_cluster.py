@@ -12,6 +12,8 @@ import pytest
 from aliquot.embedded.api import resources
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.reports.history import HistoryReport, Past, Sample
+from aliquot.reports.pods import PodCard, PodReport, PodsReport
 from aliquot.reports.report import Use
 from aliquot.reports.waste import WastefulPod, WasteReport
 from tests.factories import make_cards, make_placement, node_manifest, pod_manifest
@@ -45,6 +47,9 @@ def _filled(scripted: ScriptedApi) -> None:
     make(resources.PODS, "default", pod_manifest("held", node="gpu-1", metadata=metadata, containers=[container]))
     metadata = {"annotations": {PLACEMENT: write_placement(make_placement(cards, 1, main=5120))}}
     make(resources.PODS, "research", pod_manifest("mine", 5, namespace="research", node="gpu-1", metadata=metadata))
+    make(
+        resources.PODS, "default", pod_manifest("waiting", 99, metadata={"annotations": secret}, containers=[container])
+    )
     load = NodeLoad(10**10, {"GPU-gpu-1-0": CardLoad(0.5, 2**30, 40.0)})
     lease = {"metadata": {"name": "gpu-1", "annotations": {LOAD: write_load(load)}}, "spec": {}}
     make(resources.LEASES, "aliquot-nodes", lease)
@@ -154,7 +159,7 @@ async def test_a_quota_that_changed_meanwhile_is_not_overwritten(scripted: Scrip
 async def test_a_dump_has_everything_but_secrets(admin: str, tmp_path: Path) -> None:
     path = str(tmp_path / "dump.tar.gz")
     ended = await run(admin, "dump", path)
-    assert (ended.code, ended.err) == (0, f"{path} has 1 nodes, 2 pods and 0 events\n")
+    assert (ended.code, ended.err) == (0, f"{path} has 1 nodes, 3 pods and 0 events\n")
     with tarfile.open(path) as archive:
         files = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
     assert {"objects.json", "decisions.json", "doctor.json", "nodes.json", "schedulers.yaml"} <= files.keys()
@@ -185,7 +190,7 @@ async def test_a_dump_that_cannot_be_written_leaves_nothing(admin: str, tmp_path
         (["nodes", "--by", ""], ["model"]),
         (["nodes", "g"], ["gpu-1"]),
         (["cordon", "gpu-1/"], ["gpu-1/0", "gpu-1/1"]),
-        (["pods", "-A", ""], ["held", "mine"]),
+        (["pods", "-A", ""], ["held", "mine", "waiting"]),
         (["pods", "-n", "re"], ["research"]),
         (["top", "p"], ["pods"]),
         (["quota", "s"], ["set", "show"]),
@@ -239,3 +244,24 @@ async def test_a_server_that_refuses_is_one_line(scripted: ScriptedApi, admin: s
 async def test_a_token_goes_to_no_address_that_others_could_read(server: str, why: str, admin: str) -> None:
     ended = await run(admin, "queue", "--server", server)
     assert (ended.code, ended.err) == (1, f"error: --server {server}: {why}\n")
+
+
+async def test_top_begins_with_what_a_server_has_seen(scripted: ScriptedApi, admin: str) -> None:
+    samples = [Sample(at="", cores=cores, memory_bytes=0) for cores in (0.0, 0.5, None, 1.0)]
+    past = HistoryReport(histories=[Past(namespace="research", name="mine", since="", samples=samples)])
+    card = PodCard(index=0, uuid="u", model="m", cores=0, memory_mib=5120, use=Use(cores=1.0))
+    pod = PodReport(
+        namespace="research",
+        name="mine",
+        uid="uid",
+        state="Running",
+        node="gpu-1",
+        dialect="",
+        asks="",
+        cards=(card,),
+        use=card.use,
+    )
+    scripted.script("GET", r"/v1/history\?", body(msgspec.json.encode(past)))
+    scripted.script("GET", r"/v1/pods\?", body(msgspec.json.encode(PodsReport(pods=[pod]))))
+    ended = await run(admin, "top", "pods", "-n", "research", "--no-headers", "--server", scripted.url)
+    assert (ended.err, ended.out.split()[-1]) == ("", "▁▅██")

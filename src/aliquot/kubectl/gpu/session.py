@@ -54,10 +54,18 @@ class Session:
         """A report that is made here, or that the read endpoint `what` of a server answers for the chosen namespace.
         Raises KubeError and BadConfig."""
         if self._server:
-            access = access_to(self._server, self._server_ca, self.access)
-            return asyncio.run(ask(access, what, kind, {"namespace": self.chosen}, _TIMEOUT))
+            return self.ask(what, kind)
         self._seen = self.view(*optional, decides=decides)
         return make(self._seen)
+
+    def ask(self, what: str, kind: type[_Asked]) -> _Asked:
+        """What a server's read endpoint answers for the chosen namespace. Raises KubeError and BadConfig."""
+        access = access_to(self._server, self._server_ca, self.access)
+        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen}, _TIMEOUT))
+
+    @property
+    def has_server(self) -> bool:
+        return bool(self._server)
 
     @property
     def now(self) -> float:

@@ -19,10 +19,12 @@ from aliquot.kubectl.gpu.output import (
     used_memory,
     watts,
 )
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
+from aliquot.reports.nodes import NodesReport, nodes_report
+from aliquot.reports.pods import PodsReport, pods_report
 from aliquot.reports.reading import Optional
-from aliquot.reports.top import TOP_OF, TopReport, top_report
-from aliquot.reports.view import ClusterView
+from aliquot.reports.report import NO_USE
+from aliquot.reports.top import TopReport, top_of_cards, top_of_namespaces, top_of_pods
 
 EPILOG = """examples:
   kubectl gpu top                        # cards, the busiest first; Ctrl-C ends it
@@ -39,11 +41,12 @@ _LAST = {"cards": ("PODS", "ALLOCATED"), "pods": (), "namespaces": ("PODS",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", nargs="?", choices=TOP_OF, default="cards", help="of what [default: cards]")
+    parser.add_argument("kind", nargs="?", choices=tuple(_TITLES), default="cards", help="of what [default: cards]")
     parser.add_argument(
         "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="between two looks [default: 5]"
     )
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="end after so many looks")
+    add_server_options(parser)
 
 
 def _seconds(text: str) -> float:
@@ -58,29 +61,47 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     session, history = Session(options), History()
+    if session.has_server and options.kind == "pods":
+        _recall(session, history)
     is_live = options.output not in ("json", "yaml") and (options.rounds > 1 or sys.stdout.isatty())
     rounds = options.rounds or (0 if is_live else 1)
     done = 0
     while True:
-        view = _look(session, options, history, is_live=is_live)
+        report = _look(session, options, history, is_live=is_live)
         done += 1
         if done == rounds:
             break
         sys.stdout.flush()
         time.sleep(options.interval)
-    if view.nodes and not view.loads:
+    if report.rows and all(row.use == NO_USE for row in report.rows):
         say("note: no node reports how busy its cards are; its agent does that, in its Lease")
-    print_missing(view)
+    session.print_missing()
     return 0
 
 
-def _look(session: Session, options: argparse.Namespace, history: "History", *, is_live: bool) -> ClusterView:
-    view = session.view(Optional.LEASES, decides=False)
-    report = top_report(view, options.kind, session.chosen)
+def _look(session: Session, options: argparse.Namespace, history: "History", *, is_live: bool) -> TopReport:
+    report = _report(session, options.kind)
     history.add(report)
     sys.stdout.write(_CLEAR if is_live else "")
-    show(report, options, lambda style: _text(report, style, history if is_live else None))
-    return view
+    shown = history if is_live or session.has_server else None
+    show(report, options, lambda style: _text(report, style, shown))
+    return report
+
+
+def _report(session: Session, kind: str) -> TopReport:
+    if kind == "cards":
+        return top_of_cards(session.report("nodes", NodesReport, nodes_report, Optional.LEASES, decides=False))
+    namespace = session.chosen if kind == "pods" else ""
+    pods = session.report("pods", PodsReport, lambda view: pods_report(view, namespace), Optional.LEASES, decides=False)
+    return top_of_pods(pods) if kind == "pods" else top_of_namespaces(pods)
+
+
+def _recall(session: Session, history: "History") -> None:
+    """What the server has seen of each pod before."""
+    from aliquot.reports.history import HistoryReport
+
+    for past in session.ask("history", HistoryReport).histories:
+        history.recall((past.namespace, past.name), [sample.cores for sample in past.samples])
 
 
 class History:
@@ -95,6 +116,10 @@ class History:
         for name, cores in shown.items():
             if cores is not None:
                 self._of[name].append(cores)
+
+    def recall(self, name: tuple[str, ...], cores: Iterable[float | None]) -> None:
+        """Begin with what somebody else has seen."""
+        self._of[name] = deque((value for value in cores if value is not None), maxlen=_HISTORY)
 
     def line(self, name: tuple[str, ...], cards: int) -> str:
         return sparkline([value / max(1, cards) for value in self._of.get(name, ())])
