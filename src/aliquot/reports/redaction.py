@@ -21,12 +21,13 @@ def redacted(objects: ClusterObjects, dialects: Dialects) -> ClusterObjects:
         for key in (*dialect.placement_keys, *dialect.size_keys, *dialect.mark_keys, *dialect.guarded_resources)
     }
     domains = {domain for domain, slash, _ in (key.partition("/") for key in keys) if slash}
-    plain = {key.removesuffix("*") for key in keys if "/" not in key}
+    exact = {key for key in keys if "/" not in key and not key.endswith("*")}
+    beginnings = tuple(key[:-1] for key in keys if "/" not in key and key.endswith("*"))
 
     def is_read(key: str) -> bool:
         domain, slash, _ = key.partition("/")
         if not slash:
-            return any(key.startswith(each) for each in plain)
+            return key in exact or key.startswith(beginnings)
         return domain in domains or f".{domain}".endswith(f".{_OURS}")
 
     def kept(found: _Kept) -> _Kept:
