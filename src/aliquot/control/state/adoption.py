@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-import structlog
 from msgspec import structs
 
 from aliquot import engine
@@ -16,11 +15,12 @@ from aliquot.dialects.observed_pods import observed_holding
 from aliquot.dialects.reading import in_doubt
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
+from aliquot.lazy_log import LazyLogger
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import NodeGpus, Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
 from aliquot.model.records import OBSERVED, PLACEMENT
 
-_log = structlog.get_logger()
+_log = LazyLogger()
 
 _STEPS = FULL_EFFORT // 10
 """For a pod placed by another system: users can create many of these."""

@@ -20,18 +20,17 @@ from math import inf
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
-
 from aliquot.clock import Clock
 from aliquot.control.state.search_allowances import SearchAllowances
 from aliquot.engine import FULL_EFFORT, Effort
+from aliquot.lazy_log import LazyLogger
 from aliquot.model import Request
 from aliquot.model.bounds import MAX_SEARCHING_PODS
 
 if TYPE_CHECKING:
     from aliquot.config.sections.placement import SearchSection
 
-_log = structlog.get_logger()
+_log = LazyLogger()
 
 _T = TypeVar("_T")
 

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-import structlog
-
 from aliquot import engine
 from aliquot.control.state.events import Loaded
 from aliquot.control.state.host_room import HostRoom
 from aliquot.engine import Census, NodeState, Usage
+from aliquot.lazy_log import LazyLogger
 from aliquot.ledger import Entry, Ledger, Owner
 from aliquot.model import Charge, ContainerRequest, Host, NodeGpus, Placement, Request, charges
 from aliquot.model.host import NO_HOST
@@ -18,7 +17,7 @@ from aliquot.model.host import NO_HOST
 if TYPE_CHECKING:
     from aliquot.engine import Fleet
 
-_log = structlog.get_logger()
+_log = LazyLogger()
 
 
 class Totals:

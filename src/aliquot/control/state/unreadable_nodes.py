@@ -2,9 +2,9 @@
 
 from itertools import islice
 
-import structlog
+from aliquot.lazy_log import LazyLogger
 
-_log = structlog.get_logger()
+_log = LazyLogger()
 _MAX_NOTES = 5
 
 
