@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from aliquot.control.waiting.schedule import reason_on
 from aliquot.errors import BadInput
 from aliquot.kube.resources import Event
 from aliquot.model import Pod
-from aliquot.model.admission import PLACEABLE
 from aliquot.model.pending_pod import PendingPod, PendingPodSpec
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.explained import Explained, MayRead, explain_pod, explained
@@ -61,7 +61,7 @@ def _shows_all(view: ClusterView) -> bool:
 def _from_condition(pod: Pod) -> Explained:
     """What the leader wrote on the pod, for a reader who does not see what others hold."""
     says = refusal_of_scheduler(pod)
-    condition = next((each for each in pod.status.conditions or () if each.type == PLACEABLE), None)
+    condition = reason_on(pod)
     if condition is None or condition.reason is None:
         return explained(pod.key, _UNKNOWN, scheduler_says=says, notes=(_NOTHING_WRITTEN,))
     outlook = next(

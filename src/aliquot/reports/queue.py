@@ -4,12 +4,14 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import groupby
 
 from aliquot.control.state.schedulable import OpenNodes
+from aliquot.control.waiting.schedule import reason_on
 from aliquot.dialects import Demand
 from aliquot.engine import Effort
 from aliquot.errors import BadDemand
 from aliquot.model import Pod
 from aliquot.reports.pods import pod_report
 from aliquot.reports.report import Report
+from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.view import ClusterView, seconds_of
 
 _EFFORT = 30_000
@@ -31,7 +33,7 @@ class WaitingPod(Report, frozen=True, kw_only=True):
     fits_on: str = ""
     """The node that Aliquot would choose now; empty if it fits nowhere."""
     why: str = ""
-    """What its scheduler said last, or what is wrong with what it asks for."""
+    """The cause that the server wrote on the pod, or its scheduler's words, or what is wrong with what it asks for."""
 
 
 class QueueReport(Report, frozen=True, kw_only=True):
@@ -83,8 +85,8 @@ def _queue(
 def _said(pod: Pod) -> str:
     if pod.spec.scheduling_gates:
         return "it has scheduling gates"
-    conditions = (each for each in pod.status.conditions or () if each.type == "PodScheduled")
-    return next((each.message or "" for each in conditions), "")
+    written = reason_on(pod)
+    return (written.message if written else "") or refusal_of_scheduler(pod)
 
 
 class _Fitting:

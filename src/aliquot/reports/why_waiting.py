@@ -151,7 +151,9 @@ class _Closest:
         ours = [self._demand.dialect.words(reason) for reason in Reason]
         if words := about_other_plugins(refusal_of_scheduler(self._pod), ours):
             return Verdict(Cause.SCHEDULER, Outlook.NOT_NOW, f"the cards have room, but kube-scheduler says: {words}")
-        return Verdict(Cause.FITS, Outlook.FITS, "the pod fits; its scheduler has not tried it since", (node,))
+        return Verdict(
+            Cause.FITS, Outlook.FITS, "there is room for the pod; its scheduler has not bound it yet", (node,)
+        )
 
     def _by_obstacle(self, nodes: Sequence[str], *, fits: bool) -> Verdict:
         """By the obstacle that alone closes the most of these nodes, or else is the first on most of them."""

@@ -250,7 +250,7 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             {"says": "0/2 nodes are available: 1 Insufficient GPU Memory in one device, 1 Too many pods"},
             Cause.FITS,
             Outlook.FITS,
-            "has not tried it since",
+            "has not bound it yet",
             id="words of an earlier state",
         ),
         pytest.param(

@@ -19,14 +19,13 @@ from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.pod_events import PodEvents
 from aliquot.control.requeue.rate_limit import RateLimit
 from aliquot.control.state.bounded_map import BoundedMap
-from aliquot.control.waiting.schedule import FIRST_SECONDS, Told, Waiting
+from aliquot.control.waiting.schedule import FIRST_SECONDS, Told, Waiting, reason_on
 from aliquot.kube import Client, KubeError
 from aliquot.kube.errors import NotFound
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.model import Pod
-from aliquot.model.admission import PLACEABLE, WOKEN
+from aliquot.model.admission import WOKEN
 from aliquot.model.bounds import MAX_WAITING, MAX_WAITING_OF_NAMESPACE
-from aliquot.model.kubernetes import Condition
 from aliquot.model.pending_pod import PendingPod
 
 _log = structlog.get_logger()
@@ -75,7 +74,7 @@ class WaitingReasons:
         uid = pod.metadata.uid
         if not pod.waits:
             self.forget(uid)
-            if pod.spec.node_name and not pod.has_final_phase and _condition_of(pod) is not None:
+            if pod.spec.node_name and not pod.has_final_phase and reason_on(pod) is not None:
                 self._placed[uid] = pod
                 self._wake.set()
         elif (known := self._waiting.get(uid)) is not None:
@@ -141,7 +140,7 @@ class WaitingReasons:
 
     async def _write(self, waiting: Waiting) -> None:
         now, told, pod = self._clock.monotonic(), waiting.told, waiting.pod
-        condition = _condition_of(pod)
+        condition = reason_on(pod)
         if told is None or (condition is not None and condition.message == told.message) or not waiting.may_write(now):
             return
         self._pace.spend(min(1, self._pace.left()))
@@ -156,10 +155,6 @@ class WaitingReasons:
             self._pace.spend(1)
             if (pod := self._placed.pop(uid, None)) is not None:
                 await self._pod_events.is_placed(pod)
-
-
-def _condition_of(pod: Pod) -> Condition | None:
-    return next((condition for condition in pod.status.conditions or () if condition.type == PLACEABLE), None)
 
 
 def _kind(pod: PendingPod) -> bytes:

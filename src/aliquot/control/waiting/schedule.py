@@ -6,6 +6,8 @@ A write on a pod makes kube-scheduler try it once more, so writes become rarer t
 from dataclasses import dataclass
 
 from aliquot.model import Pod
+from aliquot.model.admission import PLACEABLE
+from aliquot.model.kubernetes import Condition
 from aliquot.model.pending_pod import PendingPod
 
 FIRST_SECONDS = 2.0
@@ -59,6 +61,11 @@ class Waiting:
 
     def written(self, now: float) -> None:
         self.writable, self.gap = now + self.gap, min(_LONGEST_GAP, self.gap * 2)
+
+
+def reason_on(pod: Pod) -> Condition | None:
+    """The reason that a leader wrote on a pod; None if there is none."""
+    return next((condition for condition in pod.status.conditions or () if condition.type == PLACEABLE), None)
 
 
 def _has_spec(read: PendingPod, pod: Pod) -> bool:

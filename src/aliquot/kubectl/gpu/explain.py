@@ -16,7 +16,7 @@ EPILOG = """examples:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="POD", help="a pod, or the workload that fails to create it")
-    parser.add_argument("--node", default="", metavar="NAME", help="also show every card of this node")
+    parser.add_argument("--node", default="", metavar="NODE", help="also show every card of this node")
 
 
 def run(options: argparse.Namespace) -> int:
