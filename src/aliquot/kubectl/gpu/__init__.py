@@ -35,8 +35,8 @@ _UNCOLLECTED = 100_000
 def main(arguments: Sequence[str] | None = None) -> None:
     from aliquot.kubectl.gpu.parsing import parse
 
-    gc.set_threshold(_UNCOLLECTED)
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would import it, which takes 30 ms
+    if arguments is None:
+        gc.set_threshold(_UNCOLLECTED)
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [COMPLETE]:
         from aliquot.kubectl.gpu.completing import main as complete
@@ -49,9 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(name: str, options: object) -> int:
     from aliquot.errors import AliquotError
+    from aliquot.lazy_log import silenced
 
     try:
-        code: int = import_module(f"aliquot.kubectl.gpu.{name}").run(options)
+        with silenced():
+            code: int = import_module(f"aliquot.kubectl.gpu.{name}").run(options)
         sys.stdout.flush()
     except AliquotError as error:
         sys.stderr.write(f"error: {error}\n")

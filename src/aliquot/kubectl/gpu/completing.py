@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from aliquot.kubectl.gpu import COMMANDS
 from aliquot.kubectl.gpu.parsing import command_parser, common_options
+from aliquot.lazy_log import silenced
 
 _FILES, _NO_FILES = ":0", ":4"
 """cobra's directives: whether the shell may offer names of files."""
@@ -13,7 +14,8 @@ _FILES, _NO_FILES = ":0", ":4"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    found, directive = complete(words)
+    with silenced():
+        found, directive = complete(words)
     sys.stdout.write("".join(f"{each}\n" for each in (*found, directive)))
 
 
