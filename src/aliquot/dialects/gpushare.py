@@ -356,7 +356,8 @@ def _cards_recorded(pod: Pod) -> int:
 def _given(part: Part, gpu: Gpu, units: int, cards: NodeGpus) -> Slice:
     """What a container has of a card according to the record, but at least its part."""
     asked = cut(part, gpu, cards.unit_mib)
-    return replace(asked, mib=max(asked.mib, min(units * cards.unit_mib, gpu.mib)))
+    recorded = min(units * cards.unit_mib, gpu.mib)
+    return asked if recorded <= asked.mib else replace(asked, mib=recorded)
 
 
 def _share(container: Container, life: Life, units: int, cards: int = 1) -> ContainerRequest:

@@ -175,6 +175,8 @@ def _as_numbered_in(record: str, cards: NodeGpus) -> NodeGpus:
 
 def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeGpus) -> Mapping[str, Charge]:
     """The cards of two records. A card in both counts with the larger part."""
+    if theirs == ours:
+        return ours
     both = dict(ours)
     for uuid, charge in theirs.items():
         other = _within(charge, cards.by_uuid[uuid])
@@ -306,13 +308,15 @@ def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placemen
         known[name] = tuple(_on_known_card(part, key, cards) for part in parts)
         if len({part.uuid for part in known[name]}) < len(parts):
             raise BadRecord(f"{key} names a card twice for container {name}")
-    return replace(placement, containers=known)
+    return Placement(placement.node, placement.dialect, known)
 
 
 def _on_known_card(part: Slice, key: str, cards: NodeGpus) -> Slice:
     gpu = card_of(part, cards)
     if gpu is None:
         raise BadRecord(f"{key} names card {part.uuid[:64]}, which node {cards.node} does not have")
+    if (part.uuid, part.index, part.minor) == (gpu.uuid, gpu.index, gpu.minor):
+        return part
     return replace(part, uuid=gpu.uuid, index=gpu.index, minor=gpu.minor)
 
 
@@ -330,7 +334,7 @@ def _as_demanded(placement: Placement, request: Request, cards: NodeGpus, key: s
         if not can_change:
             cuts = [_in_older_unit(asked.part, *each) for each in zip(parts, cuts, gpus, strict=True)]
         containers[asked.name] = tuple(map(_larger, parts, cuts, gpus) if can_change else cuts)
-    return replace(placement, containers=containers)
+    return Placement(placement.node, placement.dialect, containers)
 
 
 def _in_older_unit(part: Part, recorded: Slice, now: Slice, gpu: Gpu) -> Slice:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -125,7 +126,9 @@ def write_placement(placement: Placement) -> str:
     return msgspec.json.encode(record).decode()
 
 
+@lru_cache(16)
 def read_placement(text: str) -> Placement:
+    """Whoever reads a pod asks for its placement several times in a row."""
     record = decode(PLACEMENT, text, _Placement, LARGEST_RECORD)
     return Placement(
         node=record.node,
