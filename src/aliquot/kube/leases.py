@@ -176,9 +176,17 @@ class LeaderElector:
         spec = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": self._now()}
         try:
             async with asyncio.timeout(self._terms.retry):
-                self._see(await self._patch(spec))
+                await self._give_back(spec)
         except (KubeError, TimeoutError) as error:
             _log.warning("cannot release the Lease; it expires by itself", lease=self._name, error=str(error))
+
+    async def _give_back(self, spec: dict[str, Any]) -> None:
+        try:
+            self._see(await self._patch(spec))
+        except Conflict:  # our last renewal may have arrived after we stopped waiting for its answer
+            await self._look()
+            if self._seen is not None and self._seen.holder_identity == self._identity:
+                self._see(await self._patch(spec))
 
     async def _look(self) -> None:
         try:

@@ -333,3 +333,20 @@ async def test_who_gives_no_sign_of_life_neither_takes_nor_keeps_the_lease(elect
     assert not a.holds()
     await election.b.attempt()
     assert election.b.holds()
+
+
+async def test_a_lease_is_given_back_although_a_renewal_arrived_unnoticed(election: Election) -> None:
+    await election.a.attempt()
+    election.api.script("PATCH", LEASE, cut_after)
+    with pytest.raises(KubeError):
+        await election.a.attempt()
+    await election.a.release()
+    assert not (await election.spec()).holder_identity
+
+
+async def test_a_lease_that_another_has_taken_is_not_given_back(election: Election) -> None:
+    await election.a.attempt()
+    taken = {"spec": {"holderIdentity": "b"}}
+    await election.client.patch(LEASES, "aliquot-server", taken, namespace="default")
+    await election.a.release()
+    assert (await election.spec()).holder_identity == "b"
