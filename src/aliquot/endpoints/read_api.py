@@ -88,8 +88,7 @@ class ReadApi:
     def _answering(self, report: Callable[[_Asked], Awaitable[Report]]) -> asgi.Handler:
         async def answer(call: asgi.Call) -> asgi.Response:
             async def made() -> Report:
-                asked = await self._asked(call, needs_pods=report != self._nodes)
-                return await report(asked)
+                return await report(await self._asked(call, report))
 
             return await self._answer(made)
 
@@ -110,14 +109,15 @@ class ReadApi:
 
     # -- rights
 
-    async def _asked(self, call: asgi.Call, *, needs_pods: bool) -> _Asked:
+    async def _asked(self, call: asgi.Call, report: Callable[[_Asked], Awaitable[Report]]) -> _Asked:
         """Raises _Withheld and Refused."""
         query = {key: values[-1] for key, values in parse_qs(call.query).items()}
-        namespace, node = query.get("namespace", ""), query.get("node", "")
+        namespace = query.get("namespace", "")
+        node = query.get("node", "") if report == self._history else ""  # a right to see nodes opens no other report
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
-        if node or not needs_pods:
+        if node or report == self._nodes:
             await self._require(call.caller, _LIST_NODES, "list nodes")
-        if needs_pods and not node and not sees_all:
+        elif not sees_all:
             if not namespace:
                 raise _Withheld(f"{call.caller.name} may not list the pods of all namespaces; add ?namespace=NAME")
             await self._require_namespace(call.caller, namespace)

@@ -19,9 +19,8 @@ from aliquot.model.bounds import MAX_REVIEWS
 from tests.fakes import ScriptedApi, answer, held, until
 from tests.integration.room import Room
 
-ADMIN, TENANT, STRANGER = "admin", "jane", "joe"
+ADMIN, TENANT, STRANGER, NODE_READER = "admin", "jane", "joe", "nora"
 LIST_PODS = Action("list", "pods")
-RULES = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list"]}]
 PLURALS = ["nodes", "pods", "queue", "waste", "quota", "history"]
 
 pytestmark = pytest.mark.embedded_only("the users are the test's own")
@@ -45,11 +44,12 @@ class Reading:
         return sum("subjectaccessreviews" in seen.path for seen in self.room.api.writes())
 
 
-def give(room: Room, user: str, namespace: str = "") -> None:
-    """The right to list pods in a namespace; without one, pods everywhere and nodes."""
+def give(room: Room, user: str, namespace: str = "", resource: str = "*") -> None:
+    """The right to list pods in a namespace; without one, pods everywhere and nodes, or the `resource` alone."""
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}]
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     kind = "Role" if namespace else "ClusterRole"
-    role = {"metadata": {"name": user, **({"namespace": namespace} if namespace else {})}, "rules": RULES}
+    role = {"metadata": {"name": user, **({"namespace": namespace} if namespace else {})}, "rules": rules}
     binding = {
         "metadata": role["metadata"],
         "roleRef": {**group, "kind": kind, "name": user},
@@ -125,6 +125,15 @@ async def test_a_tenant_sees_nothing_of_others(reading: Reading, path: str, quer
 
     assert (status, list(body)) == (403, ["error"])
     assert body["error"].startswith("jane may not list")
+
+
+@pytest.mark.parametrize("query", ["node=n1", "node=n1&namespace=kube-system"])
+@pytest.mark.parametrize("path", ["pods", "queue", "waste", "quota"])
+async def test_the_right_to_list_nodes_shows_no_pods_of_others(reading: Reading, path: str, query: str) -> None:
+    give(reading.room, NODE_READER, resource="nodes")
+
+    assert (await reading.get("history", NODE_READER, query))[0] == 200
+    assert (await reading.get(path, NODE_READER, query))[0] == 403
 
 
 @pytest.mark.parametrize("path", [*PLURALS, "explain/default/patient"])
