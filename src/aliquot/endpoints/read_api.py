@@ -5,7 +5,9 @@ calls of schedulers are answered in between.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from urllib.parse import parse_qs
@@ -15,13 +17,15 @@ from msgspec import structs
 from aliquot.clock import rfc3339
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import Caller
+from aliquot.endpoints.asgi import ANYONE, Caller
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.engine import Effort
 from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.kube.reviews import Action
+from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER
+from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Verdict
 from aliquot.reports.explained import Explained, explained_by, explained_without
 from aliquot.reports.history import HistoryReport, cards_history, pods_history
@@ -70,6 +74,8 @@ class ReadApi:
         self._plane = plane
         self._rights = rights
         self._turn = asyncio.Lock()
+        self._reading = Counter[str]()
+        """Calls in progress, by caller."""
 
     def routes(self) -> dict[tuple[str, str], asgi.Handler]:
         reports: dict[str, Callable[[_Asked], Awaitable[Report]]] = {
@@ -83,29 +89,46 @@ class ReadApi:
         routes: dict[tuple[str, str], asgi.Handler] = {
             ("GET", f"{PREFIX}/{name}"): self._answering(report) for name, report in reports.items()
         }
-        return {**routes, ("GET", f"{PREFIX}/explain/*/*"): asgi.OwnRightsHandler(self._explain)}
+        return {**routes, ("GET", f"{PREFIX}/explain/*/*"): self._handler(self._explained)}
 
     def _answering(self, report: Callable[[_Asked], Awaitable[Report]]) -> asgi.Handler:
-        async def answer(call: asgi.Call) -> asgi.Response:
-            async def made() -> Report:
-                return await report(await self._asked(call, report))
+        async def made(call: asgi.Call) -> Report:
+            asked = await self._asked(call, report)
+            async with self._turn:
+                return await report(asked)
 
-            return await self._answer(made)
+        return self._handler(made)
+
+    def _handler(self, make: Callable[[asgi.Call], Awaitable[Report]]) -> asgi.Handler:
+        async def answer(call: asgi.Call) -> asgi.Response:
+            if trouble := self._plane.out_of_sync():
+                return _error("; ".join(trouble), 503)
+            try:
+                with self._place_for(call):
+                    return asgi.json(await make(call))
+            except _Withheld as error:
+                return _error(str(error), 403)
+            except (_Unknown, BadInput) as error:
+                return _error(str(error), 404)
+            except (Refused, KubeError) as error:
+                return _error(str(error), 503)
 
         return asgi.OwnRightsHandler(answer)
 
-    async def _answer(self, make: Callable[[], Awaitable[Report]]) -> asgi.Response:
-        if trouble := self._plane.out_of_sync():
-            return _error("; ".join(trouble), 503)
+    @contextmanager
+    def _place_for(self, call: asgi.Call) -> Iterator[None]:
+        """A place among the calls that wait for their answer. They share the port's places with schedulers, so they may
+        not take all, nor may one caller take those of the others. Raises Refused."""
+        who = call.address if call.caller is ANYONE else call.caller.name
+        if self._reading.total() >= MAX_READS or self._reading[who] >= MAX_READS_OF_CALLER:
+            raise Refused("too many reads are in progress; try again")
+        self._reading[who] += 1
         try:
-            async with self._turn:
-                return asgi.json(await make())
-        except _Withheld as error:
-            return _error(str(error), 403)
-        except (_Unknown, BadInput) as error:
-            return _error(str(error), 404)
-        except (Refused, KubeError) as error:
-            return _error(str(error), 503)
+            yield
+        finally:
+            self._reading[who] -= 1
+            if not self._reading[who]:
+                del self._reading[who]
 
     # -- rights
 
@@ -183,9 +206,6 @@ class ReadApi:
 
     # -- explain
 
-    async def _explain(self, call: asgi.Call) -> asgi.Response:
-        return await self._answer(lambda: self._explained(call))
-
     async def _explained(self, call: asgi.Call) -> Explained:
         """Raises _Withheld, _Unknown, Refused and KubeError."""
         namespace, _, name = call.tail.partition("/")
@@ -196,17 +216,21 @@ class ReadApi:
         asked = _Asked(call.caller, namespace, sees_all, node)
         if node and self._plane.nodes.get(node) is None:
             raise _Unknown(f"there is no node {node}")
-        cluster, around = self._plane.cluster, surroundings_of(self._plane)
         try:
             pod = await self._plane.client.get(PENDING_PODS, name, namespace)
         except NotFound as error:
             raise _Unknown(f"there is no pod {name} in namespace {namespace}") from error
+        async with self._turn:
+            return await self._explanation(pod, asked)
+
+    async def _explanation(self, pod: PendingPod, asked: _Asked) -> Explained:
+        cluster, around = self._plane.cluster, surroundings_of(self._plane)
         found = without_engine(cluster, pod, around)
         if isinstance(found, Verdict):
             return explained_without(cluster, pod, found)
         ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
         told = await asyncio.to_thread(cluster.explaining(found, ruled_out), Effort())
-        return explained_by(cluster, pod, around, found, told, asked.may_read, node=node)
+        return explained_by(cluster, pod, around, found, told, asked.may_read, node=asked.node)
 
 
 def _without_names(report: NodeReport, asked: _Asked) -> NodeReport:

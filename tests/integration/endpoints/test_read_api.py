@@ -15,7 +15,7 @@ from aliquot.endpoints.read_api import ReadApi
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import MAX_REVIEWS
+from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
 from tests.fakes import ScriptedApi, answer, held, until
 from tests.integration.room import Room
 
@@ -32,12 +32,12 @@ class Reading:
         self.rights = OwnRights(room.client, room.clock)
         self._routes = Routes(ReadApi(room.plane, self.rights).routes())
 
-    async def get(self, path: str, user: str | None = ADMIN, query: str = "") -> tuple[int, Any]:
+    async def get(self, path: str, user: str | None = ADMIN, query: str = "", address: str = "") -> tuple[int, Any]:
         found = self._routes.find("GET", f"/v1/{path}")
         assert isinstance(found, tuple)
         handler, tail = found
         caller = ANYONE if user is None else Caller(user, frozenset())
-        answered = await handler(Call(tail, path=path, query=query, caller=caller))
+        answered = await handler(Call(tail, path=path, query=query, caller=caller, address=address))
         return answered.status, json.loads(answered.body)
 
     def reviews(self) -> int:
@@ -189,6 +189,39 @@ async def test_one_node_card_by_card(reading: Reading) -> None:
 
     (finding,) = explained["nodes"]
     assert finding.splitlines()[0] == "n1: not enough room on the node's GPUs now"
+
+
+# -- many calls at once
+
+
+async def test_one_caller_leaves_places_to_others(reading: Reading) -> None:
+    mine = [reading.get("pods") for _ in range(MAX_READS_OF_CALLER + 1)]
+    answers = await asyncio.gather(*mine, reading.get("pods", TENANT, "namespace=default"))
+
+    assert [status for status, _ in answers] == [200] * MAX_READS_OF_CALLER + [503, 200]
+    assert (await reading.get("pods"))[0] == 200
+
+
+async def test_all_callers_leave_places_to_schedulers(reading: Reading) -> None:
+    path, addresses = "explain/default/patient", [f"192.0.2.{number}" for number in range(MAX_READS + 1)]
+    answers = await asyncio.gather(*(reading.get(path, None, address=address) for address in addresses))
+
+    assert [status for status, _ in answers] == [200] * MAX_READS + [503]
+    assert answers[-1][1] == {"error": "too many reads are in progress; try again"}
+
+
+async def test_a_review_that_takes_long_delays_nobody_else(reading: Reading) -> None:
+    await reading.get("pods")
+    arrived, release = asyncio.Event(), asyncio.Event()
+    reading.room.api.script("POST", "subjectaccessreviews", held(arrived, release))
+    waiting = asyncio.create_task(reading.get("pods", STRANGER))
+    await arrived.wait()
+
+    assert (await reading.get("pods"))[0] == 200
+    assert not waiting.done()
+
+    release.set()
+    await waiting
 
 
 # -- rights are cached
