@@ -45,6 +45,7 @@ NOT_REACHED = {
         "engine.why.relax._MAX_HOPEFUL",
         "engine.why.relax._MAX_NODES",
         "control.state.search_budget._MAX_CHARGED",
+        "reports.resource_names._MAX_TRIED",
         "reports.why_waiting._MAX_TRIED",
     },
     "how large numbers are in arithmetic of 64 bits; what is read is smaller": {
