@@ -28,11 +28,11 @@ from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Verdict
 from aliquot.reports.explained import Explained, explained_by, explained_without
-from aliquot.reports.history import HistoryReport, cards_history, pods_history
+from aliquot.reports.history import HistoryReport, cards_history, pod_history, pods_in_order
 from aliquot.reports.nodes import NodeReport, NodesReport, node_report
 from aliquot.reports.of_plane import surroundings_of, view_of_plane
 from aliquot.reports.pods import PodReport, PodsReport, pod_report
-from aliquot.reports.queue import QueueReport, WaitingPod, queue_report
+from aliquot.reports.queue import QueueReport, WaitingPod, queue_in_order
 from aliquot.reports.quota import QuotaReport, quota_report
 from aliquot.reports.report import Report
 from aliquot.reports.waste import WastefulPod, WasteReport, total_waste, wasteful_pod
@@ -171,9 +171,19 @@ class ReadApi:
         return PodsReport(pods=[report for report in found if report is not None])
 
     async def _queue(self, asked: _Asked) -> QueueReport:
-        with self._plane.cluster.trial():  # nothing of it is recorded as a decision
-            report = queue_report(view_of_plane(self._plane), asked.namespace)
-        return QueueReport(pods=[_without_neighbour(pod, asked) for pod in report.pods])
+        queue = queue_in_order(view_of_plane(self._plane), asked.namespace)
+        found = await self._in_stretches(self._in_trials(queue), lambda pod: pod and _without_neighbour(pod, asked))
+        return QueueReport(pods=[pod for pod in found if pod is not None])
+
+    def _in_trials(self, items: Iterator[_Item]) -> Iterator[_Item]:
+        """Each made in a trial of its own: nothing of it is recorded as a decision."""
+        while True:
+            with self._plane.cluster.trial():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
 
     async def _waste(self, asked: _Asked) -> WasteReport:
         view, idle_since = view_of_plane(self._plane), self._plane.heartbeats.history.idle_since
@@ -192,7 +202,9 @@ class ReadApi:
         view, past = view_of_plane(self._plane), self._plane.heartbeats.history
         if asked.node:
             return cards_history(view, past.card, asked.node)
-        return pods_history(view, past.pod, asked.namespace)
+        pods = pods_in_order(view, asked.namespace)
+        found = await self._in_stretches(pods, lambda pod: pod_history(pod, past.pod))
+        return HistoryReport(histories=[each for each in found if each is not None])
 
     async def _in_stretches(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> list[_Made]:
         clock, made = self._plane.clock, list[_Made]()

@@ -16,7 +16,7 @@ from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
-from tests.fakes import ScriptedApi, answer, held, until
+from tests.fakes import FakeClock, ScriptedApi, answer, held, until
 from tests.integration.room import Room
 
 ADMIN, TENANT, STRANGER, NODE_READER = "admin", "jane", "joe", "nora"
@@ -24,6 +24,21 @@ LIST_PODS = Action("list", "pods")
 PLURALS = ["nodes", "pods", "queue", "waste", "quota", "history"]
 
 pytestmark = pytest.mark.embedded_only("the users are the test's own")
+
+
+class BusyClock(FakeClock):
+    """Each look at it takes `step` seconds."""
+
+    step = 0.0
+
+    def monotonic(self) -> float:
+        self._now += self.step
+        return self._now
+
+
+@pytest.fixture
+def clock() -> BusyClock:
+    return BusyClock()
 
 
 class Reading:
@@ -208,6 +223,19 @@ async def test_all_callers_leave_places_to_schedulers(reading: Reading) -> None:
 
     assert [status for status, _ in answers] == [200] * MAX_READS + [503]
     assert answers[-1][1] == {"error": "too many reads are in progress; try again"}
+
+
+@pytest.mark.parametrize(("path", "parts"), [("nodes", 1), ("pods", 4), ("queue", 2), ("waste", 4), ("history", 4)])
+async def test_schedulers_are_answered_between_the_parts_of_a_report(
+    reading: Reading, clock: BusyClock, path: str, parts: int
+) -> None:
+    clock.asked.clear()
+    clock.step = 1.0
+
+    assert (await reading.get(path))[0] == 200
+
+    clock.step = 0.0
+    assert clock.asked.count(0) >= parts
 
 
 async def test_a_review_that_takes_long_delays_nobody_else(reading: Reading) -> None:
