@@ -43,6 +43,7 @@ _STRETCH_SECONDS = 0.01
 _LIST_NODES = Action("list", "nodes")
 _LIST_PODS = Action("list", "pods")
 _HIDDEN = "a pod of another namespace"
+_QUOTA_TROUBLE = "the newest quotas cannot be used; ask whoever runs the cluster"
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -196,7 +197,10 @@ class ReadApi:
         return total_waste(await self._in_stretches(holding, wasted))
 
     async def _quota(self, asked: _Asked) -> QuotaReport:
-        return quota_report(view_of_plane(self._plane), asked.namespace)
+        report = quota_report(view_of_plane(self._plane), asked.namespace)
+        if report.trouble and not asked.sees_all:  # it quotes the map, and so other namespaces
+            return structs.replace(report, trouble=_QUOTA_TROUBLE)
+        return report
 
     async def _history(self, asked: _Asked) -> HistoryReport:
         view, past = view_of_plane(self._plane), self._plane.heartbeats.history

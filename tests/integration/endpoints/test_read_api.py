@@ -187,6 +187,15 @@ async def test_quotas_of_a_namespace(reading: Reading) -> None:
     assert quota["namespaces"][0]["limits"][0] == {"model": "T4", "measure": "MiB", "used": 12288.0, "limit": 20480}
 
 
+async def test_what_is_wrong_with_the_quotas_of_others_is_for_those_who_may_read_them(reading: Reading) -> None:
+    reading.room.plane.cluster.apply(QuotasRead('{"kube-system": {"quota": {"T4": "many"}}}'))
+
+    _, shown = await reading.get("quota")
+    assert "'kube-system'" in shown["trouble"]
+    _, shown = await reading.get("quota", TENANT, "namespace=default")
+    assert shown["trouble"] == "the newest quotas cannot be used; ask whoever runs the cluster"
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [
