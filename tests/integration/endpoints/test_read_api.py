@@ -10,13 +10,15 @@ from aliquot.clock import Clock
 from aliquot.control.state.events import QuotasRead
 from aliquot.embedded.api import resources
 from aliquot.endpoints.asgi import ANYONE, Call, Caller, Routes
+from aliquot.endpoints.callers import Callers, Known
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.read_api import ReadApi
+from aliquot.endpoints.tokens import Tokens
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
-from tests.fakes import FakeClock, ScriptedApi, answer, held, until
+from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
 from tests.integration.room import Room
 
 ADMIN, TENANT, STRANGER, NODE_READER = "admin", "jane", "joe", "nora"
@@ -299,6 +301,22 @@ async def test_reviews_at_once_are_bounded_and_equal_questions_are_asked_once(
     release.set()
     assert not any(await asyncio.gather(*asking, *waiting))
     assert len(scripted.writes()) == MAX_REVIEWS
+
+
+async def test_a_right_is_reviewed_with_all_that_the_token_said(
+    scripted: ScriptedApi, client: Client, clock: Clock
+) -> None:
+    """An authorizer may narrow a token's rights by its `extra`, so two tokens of one user may differ."""
+    said = b'{"status":{"authenticated":true,"user":{"username":"jane","extra":{"scopes":["%b"]}}}}'
+    rights = OwnRights(client, clock)
+    for token in (b"all", b"none"):
+        scripted.script("POST", "tokenreviews", body(said % token, 201))
+        caller = await Callers(Known(), Tokens(client, clock)).identify(None, b"Bearer " + token)
+        assert isinstance(caller, Caller)
+        await rights.allow(caller, LIST_PODS)
+
+    reviews = [seen.body["spec"] for seen in scripted.writes() if "subjectaccessreviews" in seen.path]
+    assert [review.get("extra") for review in reviews] == [{"scopes": ["all"]}, {"scopes": ["none"]}]
 
 
 async def test_without_the_right_to_review_the_rule_is_named(reading: Reading) -> None:
