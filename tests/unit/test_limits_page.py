@@ -57,7 +57,7 @@ NOT_REACHED = {
         "app.programs.command_line._MAX_WIDTH",
         "app.replay._MAX_SUGGESTIONS",
         "config.declaration._MAX_SHOWN",
-        "control.placing.pod_events._LONGEST_MESSAGE",
+        "control.placing.pod_events.LONGEST_MESSAGE",
         "control.state.unreadable_nodes._MAX_NOTES",
         "endpoints.access_log._LONGEST",
         "endpoints.call_log._MAX_NAMES",
