@@ -24,7 +24,7 @@ from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER
+from aliquot.model.bounds import LONGEST_ID, MAX_READS, MAX_READS_OF_CALLER
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Verdict
 from aliquot.reports.explained import Explained, explained_by, explained_without
@@ -148,6 +148,8 @@ class ReadApi:
         return _Asked(call.caller, namespace, sees_all, node)
 
     async def _require_namespace(self, caller: Caller, namespace: str) -> None:
+        if len(namespace) > LONGEST_ID:  # the answer would be remembered, with the name
+            raise _Unknown(f"a namespace has at most {LONGEST_ID} characters")
         await self._require(caller, replace(_LIST_PODS, namespace=namespace), f"list the pods of namespace {namespace}")
 
     async def _require(self, caller: Caller, action: Action, what: str) -> None:

@@ -210,6 +210,15 @@ async def test_what_does_not_exist_is_not_found(reading: Reading, path: str, why
     assert await reading.get(name, query=f"node={node}") == (404, {"error": why})
 
 
+async def test_a_name_that_no_namespace_can_have_is_not_reviewed(reading: Reading) -> None:
+    await reading.get("pods", TENANT, "namespace=default")
+    before = reading.reviews()
+
+    assert (await reading.get("pods", TENANT, f"namespace={'a' * 254}"))[0] == 404
+    assert (await reading.get(f"explain/{'a' * 254}/p", TENANT))[0] == 404
+    assert reading.reviews() == before
+
+
 async def test_one_node_card_by_card(reading: Reading) -> None:
     _, explained = await reading.get("explain/default/patient", query="node=n1")
 
