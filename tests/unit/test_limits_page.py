@@ -45,6 +45,7 @@ NOT_REACHED = {
         "engine.why.relax._MAX_HOPEFUL",
         "engine.why.relax._MAX_NODES",
         "control.state.search_budget._MAX_CHARGED",
+        "reports.resource_names._MAX_TRIED",
         "reports.why_waiting._MAX_TRIED",
     },
     "how large numbers are in arithmetic of 64 bits; what is read is smaller": {
@@ -56,7 +57,7 @@ NOT_REACHED = {
         "app.programs.command_line._MAX_WIDTH",
         "app.replay._MAX_SUGGESTIONS",
         "config.declaration._MAX_SHOWN",
-        "control.placing.pod_events._LONGEST_MESSAGE",
+        "control.placing.pod_events.LONGEST_MESSAGE",
         "control.state.unreadable_nodes._MAX_NOTES",
         "endpoints.access_log._LONGEST",
         "endpoints.call_log._MAX_NAMES",

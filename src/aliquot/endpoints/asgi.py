@@ -28,12 +28,13 @@ class CallerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`groups` and `uid` are those of its user in Kubernetes."""
+    """`groups`, `uid` and `extra` are those of its user in Kubernetes."""
 
     name: str
     kinds: frozenset[CallerKind]
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 ANYONE = Caller("anyone", frozenset(CallerKind))

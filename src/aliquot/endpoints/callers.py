@@ -84,7 +84,8 @@ class Callers:
         kinds = self._known.kinds(user.username, user.groups or ())
         if user.username == await self._own_user():
             kinds |= {CallerKind.REPLICA}
-        return Caller(user.username, kinds, tuple(user.groups or ()), user.uid)
+        extra = tuple((key, tuple(values)) for key, values in sorted((user.extra or {}).items()))
+        return Caller(user.username, kinds, tuple(user.groups or ()), user.uid, extra)
 
     async def _own_user(self) -> str:
         """Raises Refused."""

@@ -22,6 +22,7 @@ class _Question:
     user: str
     uid: str
     groups: tuple[str, ...]
+    extra: tuple[tuple[str, tuple[str, ...]], ...]
     action: Action
 
 
@@ -39,7 +40,7 @@ class OwnRights:
         we cannot find out now."""
         if caller is ANYONE:
             return True
-        question = _Question(caller.name, caller.uid, caller.groups, action)
+        question = _Question(caller.name, caller.uid, caller.groups, caller.extra, action)
         known = self._known.get(question)
         if known is not None and known[1] > self._clock.monotonic():
             self._known.move_to_end(question)
@@ -53,7 +54,8 @@ class OwnRights:
         return await asyncio.shield(asking)
 
     async def _review(self, question: _Question) -> bool:
-        user = User(username=question.user, uid=question.uid, groups=list(question.groups))
+        extra = {key: list(values) for key, values in question.extra}
+        user = User(username=question.user, uid=question.uid, groups=list(question.groups), extra=extra)
         try:
             allowed = (await may(self._client, user, question.action)).allowed
         except Forbidden as error:

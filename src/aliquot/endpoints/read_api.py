@@ -5,7 +5,9 @@ calls of schedulers are answered in between.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from urllib.parse import parse_qs
@@ -15,20 +17,22 @@ from msgspec import structs
 from aliquot.clock import rfc3339
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import Caller
+from aliquot.endpoints.asgi import ANYONE, Caller
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.engine import Effort
 from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.kube.reviews import Action
+from aliquot.model.bounds import LONGEST_ID, MAX_READS, MAX_READS_OF_CALLER
+from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Verdict
 from aliquot.reports.explained import Explained, explained_by, explained_without
-from aliquot.reports.history import HistoryReport, cards_history, pods_history
+from aliquot.reports.history import HistoryReport, cards_history, pod_history, pods_in_order
 from aliquot.reports.nodes import NodeReport, NodesReport, node_report
 from aliquot.reports.of_plane import surroundings_of, view_of_plane
 from aliquot.reports.pods import PodReport, PodsReport, pod_report
-from aliquot.reports.queue import QueueReport, WaitingPod, queue_report
+from aliquot.reports.queue import QueueReport, WaitingPod, queue_in_order
 from aliquot.reports.quota import QuotaReport, quota_report
 from aliquot.reports.report import Report
 from aliquot.reports.waste import WastefulPod, WasteReport, total_waste, wasteful_pod
@@ -39,6 +43,7 @@ _STRETCH_SECONDS = 0.01
 _LIST_NODES = Action("list", "nodes")
 _LIST_PODS = Action("list", "pods")
 _HIDDEN = "a pod of another namespace"
+_QUOTA_TROUBLE = "the newest quotas cannot be used; ask whoever runs the cluster"
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -70,6 +75,8 @@ class ReadApi:
         self._plane = plane
         self._rights = rights
         self._turn = asyncio.Lock()
+        self._reading = Counter[str]()
+        """Calls in progress, by caller."""
 
     def routes(self) -> dict[tuple[str, str], asgi.Handler]:
         reports: dict[str, Callable[[_Asked], Awaitable[Report]]] = {
@@ -83,47 +90,66 @@ class ReadApi:
         routes: dict[tuple[str, str], asgi.Handler] = {
             ("GET", f"{PREFIX}/{name}"): self._answering(report) for name, report in reports.items()
         }
-        return {**routes, ("GET", f"{PREFIX}/explain/*/*"): asgi.OwnRightsHandler(self._explain)}
+        return {**routes, ("GET", f"{PREFIX}/explain/*/*"): self._handler(self._explained)}
 
     def _answering(self, report: Callable[[_Asked], Awaitable[Report]]) -> asgi.Handler:
-        async def answer(call: asgi.Call) -> asgi.Response:
-            async def made() -> Report:
-                asked = await self._asked(call, needs_pods=report != self._nodes)
+        async def made(call: asgi.Call) -> Report:
+            asked = await self._asked(call, report)
+            async with self._turn:
                 return await report(asked)
 
-            return await self._answer(made)
+        return self._handler(made)
+
+    def _handler(self, make: Callable[[asgi.Call], Awaitable[Report]]) -> asgi.Handler:
+        async def answer(call: asgi.Call) -> asgi.Response:
+            if trouble := self._plane.out_of_sync():
+                return _error("; ".join(trouble), 503)
+            try:
+                with self._place_for(call):
+                    return asgi.json(await make(call))
+            except _Withheld as error:
+                return _error(str(error), 403)
+            except (_Unknown, BadInput) as error:
+                return _error(str(error), 404)
+            except (Refused, KubeError) as error:
+                return _error(str(error), 503)
 
         return asgi.OwnRightsHandler(answer)
 
-    async def _answer(self, make: Callable[[], Awaitable[Report]]) -> asgi.Response:
-        if trouble := self._plane.out_of_sync():
-            return _error("; ".join(trouble), 503)
+    @contextmanager
+    def _place_for(self, call: asgi.Call) -> Iterator[None]:
+        """A place among the calls that wait for their answer. They share the port's places with schedulers, so they may
+        not take all, nor may one caller take those of the others. Raises Refused."""
+        who = call.address if call.caller is ANYONE else call.caller.name
+        if self._reading.total() >= MAX_READS or self._reading[who] >= MAX_READS_OF_CALLER:
+            raise Refused("too many reads are in progress; try again")
+        self._reading[who] += 1
         try:
-            async with self._turn:
-                return asgi.json(await make())
-        except _Withheld as error:
-            return _error(str(error), 403)
-        except (_Unknown, BadInput) as error:
-            return _error(str(error), 404)
-        except (Refused, KubeError) as error:
-            return _error(str(error), 503)
+            yield
+        finally:
+            self._reading[who] -= 1
+            if not self._reading[who]:
+                del self._reading[who]
 
     # -- rights
 
-    async def _asked(self, call: asgi.Call, *, needs_pods: bool) -> _Asked:
+    async def _asked(self, call: asgi.Call, report: Callable[[_Asked], Awaitable[Report]]) -> _Asked:
         """Raises _Withheld and Refused."""
         query = {key: values[-1] for key, values in parse_qs(call.query).items()}
-        namespace, node = query.get("namespace", ""), query.get("node", "")
+        namespace = query.get("namespace", "")
+        node = query.get("node", "") if report == self._history else ""  # a right to see nodes opens no other report
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
-        if node or not needs_pods:
+        if node or report == self._nodes:
             await self._require(call.caller, _LIST_NODES, "list nodes")
-        if needs_pods and not node and not sees_all:
+        elif not sees_all:
             if not namespace:
                 raise _Withheld(f"{call.caller.name} may not list the pods of all namespaces; add ?namespace=NAME")
             await self._require_namespace(call.caller, namespace)
         return _Asked(call.caller, namespace, sees_all, node)
 
     async def _require_namespace(self, caller: Caller, namespace: str) -> None:
+        if len(namespace) > LONGEST_ID:  # the answer would be remembered, with the name
+            raise _Unknown(f"a namespace has at most {LONGEST_ID} characters")
         await self._require(caller, replace(_LIST_PODS, namespace=namespace), f"list the pods of namespace {namespace}")
 
     async def _require(self, caller: Caller, action: Action, what: str) -> None:
@@ -148,9 +174,19 @@ class ReadApi:
         return PodsReport(pods=[report for report in found if report is not None])
 
     async def _queue(self, asked: _Asked) -> QueueReport:
-        with self._plane.cluster.trial():  # nothing of it is recorded as a decision
-            report = queue_report(view_of_plane(self._plane), asked.namespace)
-        return QueueReport(pods=[_without_neighbour(pod, asked) for pod in report.pods])
+        queue = queue_in_order(view_of_plane(self._plane), asked.namespace)
+        found = await self._in_stretches(self._in_trials(queue), lambda pod: pod and _without_neighbour(pod, asked))
+        return QueueReport(pods=[pod for pod in found if pod is not None])
+
+    def _in_trials(self, items: Iterator[_Item]) -> Iterator[_Item]:
+        """Each made in a trial of its own: nothing of it is recorded as a decision."""
+        while True:
+            with self._plane.cluster.trial():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
 
     async def _waste(self, asked: _Asked) -> WasteReport:
         view, idle_since = view_of_plane(self._plane), self._plane.heartbeats.history.idle_since
@@ -163,13 +199,18 @@ class ReadApi:
         return total_waste(await self._in_stretches(holding, wasted))
 
     async def _quota(self, asked: _Asked) -> QuotaReport:
-        return quota_report(view_of_plane(self._plane), asked.namespace)
+        report = quota_report(view_of_plane(self._plane), asked.namespace)
+        if report.trouble and not asked.sees_all:  # it quotes the map, and so other namespaces
+            return structs.replace(report, trouble=_QUOTA_TROUBLE)
+        return report
 
     async def _history(self, asked: _Asked) -> HistoryReport:
         view, past = view_of_plane(self._plane), self._plane.heartbeats.history
         if asked.node:
             return cards_history(view, past.card, asked.node)
-        return pods_history(view, past.pod, asked.namespace)
+        pods = pods_in_order(view, asked.namespace)
+        found = await self._in_stretches(pods, lambda pod: pod_history(pod, past.pod))
+        return HistoryReport(histories=[each for each in found if each is not None])
 
     async def _in_stretches(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> list[_Made]:
         clock, made = self._plane.clock, list[_Made]()
@@ -183,9 +224,6 @@ class ReadApi:
 
     # -- explain
 
-    async def _explain(self, call: asgi.Call) -> asgi.Response:
-        return await self._answer(lambda: self._explained(call))
-
     async def _explained(self, call: asgi.Call) -> Explained:
         """Raises _Withheld, _Unknown, Refused and KubeError."""
         namespace, _, name = call.tail.partition("/")
@@ -196,17 +234,21 @@ class ReadApi:
         asked = _Asked(call.caller, namespace, sees_all, node)
         if node and self._plane.nodes.get(node) is None:
             raise _Unknown(f"there is no node {node}")
-        cluster, around = self._plane.cluster, surroundings_of(self._plane)
         try:
             pod = await self._plane.client.get(PENDING_PODS, name, namespace)
         except NotFound as error:
             raise _Unknown(f"there is no pod {name} in namespace {namespace}") from error
+        async with self._turn:
+            return await self._explanation(pod, asked)
+
+    async def _explanation(self, pod: PendingPod, asked: _Asked) -> Explained:
+        cluster, around = self._plane.cluster, surroundings_of(self._plane)
         found = without_engine(cluster, pod, around)
         if isinstance(found, Verdict):
             return explained_without(cluster, pod, found)
         ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
         told = await asyncio.to_thread(cluster.explaining(found, ruled_out), Effort())
-        return explained_by(cluster, pod, around, found, told, asked.may_read, node=node)
+        return explained_by(cluster, pod, around, found, told, asked.may_read, node=asked.node)
 
 
 def _without_names(report: NodeReport, asked: _Asked) -> NodeReport:

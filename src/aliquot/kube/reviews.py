@@ -28,6 +28,8 @@ class User(_Fields, frozen=True):
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+    """What else an authenticator knows. Authorizers may use it, also to narrow rights, such as OpenShift's scopes."""
 
 
 class _TokenStatus(_Fields, frozen=True):
@@ -79,7 +81,7 @@ async def may_we(client: Client, action: Action) -> AccessReviewStatus:
 
 async def may(client: Client, user: User, action: Action) -> AccessReviewStatus:
     """Whether a user may do it (SubjectAccessReview). Raises KubeError."""
-    who = {"user": user.username, "uid": user.uid, "groups": user.groups}
+    who = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
     spec = {**action.attributes(), **{name: value for name, value in who.items() if value}}
     body = {"apiVersion": _AUTHORIZATION, "kind": "SubjectAccessReview", "spec": spec}
     return (await client.create(_RIGHTS, body)).status

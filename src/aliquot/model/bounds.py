@@ -154,6 +154,10 @@ MAX_KNOWN_RIGHTS = 4096
 MAX_REVIEWS = 8
 """Concurrent token reviews, so that made-up tokens do not keep the API server busy. Tokens that were accepted before
 have as many again, and so have the rights of callers."""
+MAX_READS = 64
+"""Concurrent calls at the read endpoints. They wait for their turn, and schedulers need the port's other places."""
+MAX_READS_OF_CALLER = 4
+"""Those of one caller, so that it leaves places, turns and reviews to others."""
 MAX_EVENTS = 4096
 """Events that are counted when they repeat, and pods whose number of events is limited."""
 MAX_UNWRITTEN_DECISIONS = 100_000

@@ -34,5 +34,5 @@ def read_archive(path: Path) -> ClusterObjects:
         return msgspec.json.decode(content, type=ClusterObjects)
     except KeyError as error:
         raise BadInput(f"{path} has no {OBJECTS}; `kubectl gpu dump` writes such files") from error
-    except (OSError, EOFError, tarfile.TarError, msgspec.DecodeError, RecursionError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, tarfile.TarError, msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"{path} cannot be read as an archive of `kubectl gpu dump`: {why(error)}") from error

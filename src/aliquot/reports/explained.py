@@ -7,7 +7,7 @@ from typing import Any
 
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
-from aliquot.engine import Explanation, Group, NodeFinding, Relaxation, RelaxationKind, needs_text
+from aliquot.engine import Effort, Explanation, Group, NodeFinding, Relaxation, RelaxationKind, needs_text
 from aliquot.errors import BadDemand
 from aliquot.model import Pod, Slice
 from aliquot.model.pending_pod import PendingPod
@@ -22,6 +22,8 @@ _MAX_NODES_SHOWN = 3
 """In a small cluster, every node is shown card by card."""
 
 _MAX_CHANGES = 3
+_EFFORT = 30_000
+"""Steps of the engine for each node that is shown: whoever looks at a pod must not use up its time."""
 
 MayRead = Callable[[str], bool]
 """Whether the caller may read the pods of a namespace."""
@@ -151,7 +153,7 @@ def _change(change: Relaxation, may_read: MayRead) -> str:
 def _findings(cluster: ClusterState, demand: Demand, told: Explanation, node: str) -> Iterable[NodeFinding]:
     having = [name for group in told.groups for name in group.nodes if cluster.cards(name).gpus]
     shown = [node] if node else having if len(having) <= _MAX_NODES_SHOWN else []
-    return (cluster.explain_node(demand, name) for name in sorted(shown))
+    return (cluster.explain_node(demand, name, Effort(_EFFORT)) for name in sorted(shown))
 
 
 def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from aliquot.clock import rfc3339
 from aliquot.control.inputs.load_history import History
+from aliquot.model import Pod
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView
 
@@ -32,18 +33,17 @@ class HistoryReport(Report, frozen=True, kw_only=True):
     histories: list[Past]
 
 
-def pods_history(view: ClusterView, past: Callable[[str], History | None], namespace: str = "") -> HistoryReport:
-    """Of the pods of a namespace, or of all. `past` finds a history by UID."""
-    shown = sorted(
-        (pod for pod in view.pods.values() if not namespace or pod.metadata.namespace == namespace),
-        key=lambda pod: pod.key,
-    )
-    found = [
-        _past(history, namespace=pod.metadata.namespace, name=pod.metadata.name, node=pod.spec.node_name)
-        for pod in shown
-        if (history := past(pod.metadata.uid)) is not None
-    ]
-    return HistoryReport(histories=found)
+def pods_in_order(view: ClusterView, namespace: str = "") -> list[Pod]:
+    """The pods of a namespace, or all."""
+    shown = (pod for pod in view.pods.values() if not namespace or pod.metadata.namespace == namespace)
+    return sorted(shown, key=lambda pod: pod.key)
+
+
+def pod_history(pod: Pod, past: Callable[[str], History | None]) -> Past | None:
+    """`past` finds a history by UID. None if there is none."""
+    if (history := past(pod.metadata.uid)) is None:
+        return None
+    return _past(history, namespace=pod.metadata.namespace, name=pod.metadata.name, node=pod.spec.node_name)
 
 
 def cards_history(view: ClusterView, past: Callable[[str], History | None], node: str) -> HistoryReport:

@@ -1,6 +1,7 @@
 """Reports of a running control plane, from its informer caches."""
 
 from aliquot.control import ControlPlane
+from aliquot.control.placing.pod_events import LONGEST_MESSAGE
 from aliquot.control.waiting.schedule import Told
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Cause, Outlook
@@ -37,4 +38,5 @@ def leaders_verdict(plane: ControlPlane, pod: PendingPod) -> Told | None:
     verdict = why_waiting(plane.cluster, pod, surroundings_of(plane))
     if verdict.outlook is Outlook.SETTLED or verdict.cause in _NOT_OURS:
         return None
-    return Told(verdict.cause.value, verdict.headline, urgent=verdict.outlook is not Outlook.FITS)
+    message = verdict.headline[:LONGEST_MESSAGE]  # what the pod will say: a longer one would never be written already
+    return Told(verdict.cause.value, message, urgent=verdict.outlook is not Outlook.FITS)

@@ -1,6 +1,6 @@
 """Pods that wait for cards, in the order in which they get them: by priority, then by age."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import groupby
 
 from aliquot.control.state.schedulable import OpenNodes
@@ -42,13 +42,16 @@ class QueueReport(Report, frozen=True, kw_only=True):
 
 def queue_report(view: ClusterView, namespace: str = "") -> QueueReport:
     """All pods that wait, or those of a namespace. Their positions count the pods of all namespaces."""
+    return QueueReport(pods=[pod for pod in queue_in_order(view, namespace) if pod is not None])
+
+
+def queue_in_order(view: ClusterView, namespace: str = "") -> Iterator[WaitingPod | None]:
+    """The same pod by pod, for a caller with other work in between. None stands for a pod of another namespace."""
     fit = _Fitting(view)
     waiting = (pod for pod in view.pods.values() if pod.waits or pod.spec.scheduling_gates)
     ordered = sorted(waiting, key=lambda pod: (pod.spec.scheduler_name, -pod.priority, _created(pod), pod.key))
-    found: list[WaitingPod] = []
     for scheduler, group in groupby(ordered, key=lambda pod: pod.spec.scheduler_name):
-        found += _queue(view, scheduler, group, fit, lambda pod: not namespace or pod.metadata.namespace == namespace)
-    return QueueReport(pods=found)
+        yield from _queue(view, scheduler, group, fit, namespace)
 
 
 def _created(pod: Pod) -> str:
@@ -56,15 +59,17 @@ def _created(pod: Pod) -> str:
 
 
 def _queue(
-    view: ClusterView, scheduler: str, pods: Iterable[Pod], fit: "_Fitting", is_shown: Callable[[Pod], bool]
-) -> Iterable[WaitingPod]:
+    view: ClusterView, scheduler: str, pods: Iterable[Pod], fit: "_Fitting", namespace: str
+) -> Iterator[WaitingPod | None]:
     before, position = "", 0
     for pod in pods:
         report = pod_report(view, pod)
         if report is None:
             continue
         position += 1
-        if is_shown(pod):
+        if namespace not in ("", report.namespace):
+            yield None
+        else:
             created = seconds_of(_created(pod))
             yield WaitingPod(
                 namespace=report.namespace,

@@ -1,5 +1,6 @@
 """A scheduler's configuration in a ConfigMap, and what is wrong with the part that names Aliquot."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ from aliquot.model.bounds import LARGEST_CONFIG
 
 _KIND = "KubeSchedulerConfiguration"
 _LEAST_SECONDS = 5.0
-_SECRET = "keyData"
+_SECRET = re.compile(r"keydata|token|password|secret|credential", re.IGNORECASE)
+_USER = re.compile(r"//[^/@\s]*@")
+"""The user and the password in an address."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,15 @@ def _documents(maps: Iterable[ConfigMap]) -> Iterator[tuple[str, Mapping[str, An
             yield from ((f"ConfigMap {found.key}, {key}", each) for each in documents if isinstance(each, Mapping))
 
 
-def without_keys(document: Any) -> Any:
-    """The same without private keys."""
+def without_secrets(document: Any) -> Any:
+    """The same without private keys, and without what plugins call secret."""
     if isinstance(document, Mapping):
-        return {key: "(removed)" if key == _SECRET else without_keys(value) for key, value in document.items()}
-    return [without_keys(item) for item in document] if isinstance(document, list) else document
+        return {
+            key: "(removed)" if _SECRET.search(str(key)) else without_secrets(value) for key, value in document.items()
+        }
+    if isinstance(document, str):
+        return _USER.sub("//(removed)@", document)
+    return [without_secrets(item) for item in document] if isinstance(document, list) else document
 
 
 def _findings(document: Mapping[str, Any], dialects: Dialects) -> Iterator[tuple[str, str, str]]:
@@ -63,7 +70,7 @@ def _findings(document: Mapping[str, Any], dialects: Dialects) -> Iterator[tuple
         names = ", ".join(sorted(resources)[:3])
         yield "warning", f"no extender manages resources such as {names}", "deploy/README.md shows what to add"
     for extender in ours:
-        url = extender.get("urlPrefix", "?")
+        url = without_secrets(extender.get("urlPrefix", "?"))
         if extender.get("ignorable"):
             text = f"extender {url} is ignorable: while Aliquot is away, pods are bound without cards"
             yield "error", text, "set ignorable: false"

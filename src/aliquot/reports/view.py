@@ -87,7 +87,7 @@ def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]
             continue
         with suppress(BadRecord):
             load = read_load(text)
-            if now - load.at <= LOAD_IS_PRESENT_FOR:
+            if abs(now - load.at) <= LOAD_IS_PRESENT_FOR:  # a clock that is ahead does not make it last
                 found[node] = load
     return found
 

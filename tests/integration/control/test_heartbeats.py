@@ -121,6 +121,18 @@ async def test_load_counts_from_when_we_saw_it_whatever_the_node_s_clock_says(
     assert heard.cluster.totals.now == 1007.0
 
 
+async def test_an_agent_speaks_for_the_cards_of_its_own_node_only(heard: AgentHeartbeats, client: Client) -> None:
+    heard.cluster.apply(NodeSeen(make_node("n2", make_cards("n2"))))
+    for node, busy in (("n1", 0.25), ("n2", 0.75)):
+        await beat(heard, client, node)
+        await report(heard, client, load(1.0, busy), node)
+    await report(heard, client, write_load(NodeLoad(2.0)), "n2")
+
+    history = heard.history.card("GPU-n1-0")
+    assert history is not None
+    assert [past.cores for past in history.samples] == [0.25]
+
+
 async def test_a_sample_that_does_not_change_grows_old(
     heard: AgentHeartbeats, client: Client, clock: FakeClock
 ) -> None:

@@ -99,6 +99,18 @@ async def test_a_verdict_is_written_once_and_looked_at_less_and_less_often(reaso
     assert 10 < len(reasons.judged) < 20
 
 
+async def test_a_verdict_too_long_for_a_pod_is_written_once_too(reasons: Reasons, room: Room) -> None:
+    models = ",".join(f"model-{number}" for number in range(200))
+    pod = await room.add_pod("waits", 3, metadata={"annotations": {"aliquot.io/model": models}})
+
+    for _ in range(60):
+        await reasons.look(60.0)
+
+    assert reasons.writes() == 1
+    ((reason, message),) = reasons.events(pod)
+    assert (reason, len(message)) == ("NoSuchModel", 1000)
+
+
 async def test_a_new_verdict_is_written_and_replaces_the_old_one(reasons: Reasons, room: Room) -> None:
     await full(room, "first", "second")
     pod = await room.add_pod("waits", 8)

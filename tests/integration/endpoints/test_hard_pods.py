@@ -175,6 +175,18 @@ async def test_every_caller_searches_once_and_then_backs_off(too_hard: Endpoint,
     assert searched == [1, 1, 0, 1, 0, 0, 0, 1], "after 1, 2 and 4 seconds"
 
 
+async def test_whoever_reads_about_a_pod_takes_nothing_of_its_time(too_hard: Endpoint) -> None:
+    pod = await create(too_hard.room, hard_pod())
+    before = searches()
+
+    answer = await too_hard.send("GET", f"/v1/explain/default/{pod.metadata.name}?node=n00")
+
+    assert answer.status == 200
+    assert answer.json["nodes"]
+    assert searches() == before
+    assert not too_hard.room.plane.cluster.searches.is_waiting(pod.metadata.uid)
+
+
 async def test_searches_for_a_pod_bound_by_another_scheduler_back_off_too(too_hard: Endpoint) -> None:
     late, before = too_hard.room.plane.late, searches()["given_up"]
     manifest = hard_pod()

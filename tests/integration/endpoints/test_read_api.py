@@ -10,21 +10,37 @@ from aliquot.clock import Clock
 from aliquot.control.state.events import QuotasRead
 from aliquot.embedded.api import resources
 from aliquot.endpoints.asgi import ANYONE, Call, Caller, Routes
+from aliquot.endpoints.callers import Callers, Known
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.read_api import ReadApi
+from aliquot.endpoints.tokens import Tokens
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import MAX_REVIEWS
-from tests.fakes import ScriptedApi, answer, held, until
+from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
+from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
 from tests.integration.room import Room
 
-ADMIN, TENANT, STRANGER = "admin", "jane", "joe"
+ADMIN, TENANT, STRANGER, NODE_READER = "admin", "jane", "joe", "nora"
 LIST_PODS = Action("list", "pods")
-RULES = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list"]}]
 PLURALS = ["nodes", "pods", "queue", "waste", "quota", "history"]
 
 pytestmark = pytest.mark.embedded_only("the users are the test's own")
+
+
+class BusyClock(FakeClock):
+    """Each look at it takes `step` seconds."""
+
+    step = 0.0
+
+    def monotonic(self) -> float:
+        self._now += self.step
+        return self._now
+
+
+@pytest.fixture
+def clock() -> BusyClock:
+    return BusyClock()
 
 
 class Reading:
@@ -33,23 +49,24 @@ class Reading:
         self.rights = OwnRights(room.client, room.clock)
         self._routes = Routes(ReadApi(room.plane, self.rights).routes())
 
-    async def get(self, path: str, user: str | None = ADMIN, query: str = "") -> tuple[int, Any]:
+    async def get(self, path: str, user: str | None = ADMIN, query: str = "", address: str = "") -> tuple[int, Any]:
         found = self._routes.find("GET", f"/v1/{path}")
         assert isinstance(found, tuple)
         handler, tail = found
         caller = ANYONE if user is None else Caller(user, frozenset())
-        answered = await handler(Call(tail, path=path, query=query, caller=caller))
+        answered = await handler(Call(tail, path=path, query=query, caller=caller, address=address))
         return answered.status, json.loads(answered.body)
 
     def reviews(self) -> int:
         return sum("subjectaccessreviews" in seen.path for seen in self.room.api.writes())
 
 
-def give(room: Room, user: str, namespace: str = "") -> None:
-    """The right to list pods in a namespace; without one, pods everywhere and nodes."""
+def give(room: Room, user: str, namespace: str = "", resource: str = "*") -> None:
+    """The right to list pods in a namespace; without one, pods everywhere and nodes, or the `resource` alone."""
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}]
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     kind = "Role" if namespace else "ClusterRole"
-    role = {"metadata": {"name": user, **({"namespace": namespace} if namespace else {})}, "rules": RULES}
+    role = {"metadata": {"name": user, **({"namespace": namespace} if namespace else {})}, "rules": rules}
     binding = {
         "metadata": role["metadata"],
         "roleRef": {**group, "kind": kind, "name": user},
@@ -127,6 +144,15 @@ async def test_a_tenant_sees_nothing_of_others(reading: Reading, path: str, quer
     assert body["error"].startswith("jane may not list")
 
 
+@pytest.mark.parametrize("query", ["node=n1", "node=n1&namespace=kube-system"])
+@pytest.mark.parametrize("path", ["pods", "queue", "waste", "quota"])
+async def test_the_right_to_list_nodes_shows_no_pods_of_others(reading: Reading, path: str, query: str) -> None:
+    give(reading.room, NODE_READER, resource="nodes")
+
+    assert (await reading.get("history", NODE_READER, query))[0] == 200
+    assert (await reading.get(path, NODE_READER, query))[0] == 403
+
+
 @pytest.mark.parametrize("path", [*PLURALS, "explain/default/patient"])
 async def test_who_has_no_rights_sees_nothing(reading: Reading, path: str) -> None:
     assert (await reading.get(path, STRANGER, "namespace=default"))[0] == 403
@@ -163,6 +189,15 @@ async def test_quotas_of_a_namespace(reading: Reading) -> None:
     assert quota["namespaces"][0]["limits"][0] == {"model": "T4", "measure": "MiB", "used": 12288.0, "limit": 20480}
 
 
+async def test_what_is_wrong_with_the_quotas_of_others_is_for_those_who_may_read_them(reading: Reading) -> None:
+    reading.room.plane.cluster.apply(QuotasRead('{"kube-system": {"quota": {"T4": "many"}}}'))
+
+    _, shown = await reading.get("quota")
+    assert "'kube-system'" in shown["trouble"]
+    _, shown = await reading.get("quota", TENANT, "namespace=default")
+    assert shown["trouble"] == "the newest quotas cannot be used; ask whoever runs the cluster"
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [
@@ -175,11 +210,66 @@ async def test_what_does_not_exist_is_not_found(reading: Reading, path: str, why
     assert await reading.get(name, query=f"node={node}") == (404, {"error": why})
 
 
+async def test_a_name_that_no_namespace_can_have_is_not_reviewed(reading: Reading) -> None:
+    await reading.get("pods", TENANT, "namespace=default")
+    before = reading.reviews()
+
+    assert (await reading.get("pods", TENANT, f"namespace={'a' * 254}"))[0] == 404
+    assert (await reading.get(f"explain/{'a' * 254}/p", TENANT))[0] == 404
+    assert reading.reviews() == before
+
+
 async def test_one_node_card_by_card(reading: Reading) -> None:
     _, explained = await reading.get("explain/default/patient", query="node=n1")
 
     (finding,) = explained["nodes"]
     assert finding.splitlines()[0] == "n1: not enough room on the node's GPUs now"
+
+
+# -- many calls at once
+
+
+async def test_one_caller_leaves_places_to_others(reading: Reading) -> None:
+    mine = [reading.get("pods") for _ in range(MAX_READS_OF_CALLER + 1)]
+    answers = await asyncio.gather(*mine, reading.get("pods", TENANT, "namespace=default"))
+
+    assert [status for status, _ in answers] == [200] * MAX_READS_OF_CALLER + [503, 200]
+    assert (await reading.get("pods"))[0] == 200
+
+
+async def test_all_callers_leave_places_to_schedulers(reading: Reading) -> None:
+    path, addresses = "explain/default/patient", [f"192.0.2.{number}" for number in range(MAX_READS + 1)]
+    answers = await asyncio.gather(*(reading.get(path, None, address=address) for address in addresses))
+
+    assert [status for status, _ in answers] == [200] * MAX_READS + [503]
+    assert answers[-1][1] == {"error": "too many reads are in progress; try again"}
+
+
+@pytest.mark.parametrize(("path", "parts"), [("nodes", 1), ("pods", 4), ("queue", 2), ("waste", 4), ("history", 4)])
+async def test_schedulers_are_answered_between_the_parts_of_a_report(
+    reading: Reading, clock: BusyClock, path: str, parts: int
+) -> None:
+    clock.asked.clear()
+    clock.step = 1.0
+
+    assert (await reading.get(path))[0] == 200
+
+    clock.step = 0.0
+    assert clock.asked.count(0) >= parts
+
+
+async def test_a_review_that_takes_long_delays_nobody_else(reading: Reading) -> None:
+    await reading.get("pods")
+    arrived, release = asyncio.Event(), asyncio.Event()
+    reading.room.api.script("POST", "subjectaccessreviews", held(arrived, release))
+    waiting = asyncio.create_task(reading.get("pods", STRANGER))
+    await arrived.wait()
+
+    assert (await reading.get("pods"))[0] == 200
+    assert not waiting.done()
+
+    release.set()
+    await waiting
 
 
 # -- rights are cached
@@ -220,6 +310,22 @@ async def test_reviews_at_once_are_bounded_and_equal_questions_are_asked_once(
     release.set()
     assert not any(await asyncio.gather(*asking, *waiting))
     assert len(scripted.writes()) == MAX_REVIEWS
+
+
+async def test_a_right_is_reviewed_with_all_that_the_token_said(
+    scripted: ScriptedApi, client: Client, clock: Clock
+) -> None:
+    """An authorizer may narrow a token's rights by its `extra`, so two tokens of one user may differ."""
+    said = b'{"status":{"authenticated":true,"user":{"username":"jane","extra":{"scopes":["%b"]}}}}'
+    rights = OwnRights(client, clock)
+    for token in (b"all", b"none"):
+        scripted.script("POST", "tokenreviews", body(said % token, 201))
+        caller = await Callers(Known(), Tokens(client, clock)).identify(None, b"Bearer " + token)
+        assert isinstance(caller, Caller)
+        await rights.allow(caller, LIST_PODS)
+
+    reviews = [seen.body["spec"] for seen in scripted.writes() if "subjectaccessreviews" in seen.path]
+    assert [review.get("extra") for review in reviews] == [{"scopes": ["all"]}, {"scopes": ["none"]}]
 
 
 async def test_without_the_right_to_review_the_rule_is_named(reading: Reading) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def _filled(scripted: ScriptedApi) -> None:
     make(
         resources.PODS, "default", pod_manifest("waiting", 99, metadata={"annotations": secret}, containers=[container])
     )
-    load = NodeLoad(10**10, {"GPU-gpu-1-0": CardLoad(0.5, 2**30, 40.0)})
+    load = NodeLoad(time.time(), {"GPU-gpu-1-0": CardLoad(0.5, 2**30, 40.0)})
     lease = {"metadata": {"name": "gpu-1", "annotations": {LOAD: write_load(load)}}, "spec": {}}
     make(resources.LEASES, "aliquot-nodes", lease)
 

@@ -18,7 +18,7 @@ from aliquot.model.admission import CARDS_GUARDED, FENCING, FORGERY
 from aliquot.model.kubernetes import Metadata
 from aliquot.reports.doctor import DoctorReport, Facts, examine
 from aliquot.reports.objects import ClusterObjects, Missing
-from aliquot.reports.scheduler_config import scheduler_configs, without_keys
+from aliquot.reports.scheduler_config import scheduler_configs, without_secrets
 from aliquot.reports.view import view_of
 from tests.factories import make_cards, make_node, make_pod
 
@@ -124,9 +124,23 @@ def test_a_scheduler_that_is_configured_badly(config: str, level: str, words: st
     assert words in told[1]
 
 
-def test_private_keys_do_not_leave_the_cluster() -> None:
-    document = {"extenders": [{"tlsConfig": {"keyData": "c2VjcmV0", "caData": "public"}}]}
-    assert without_keys(document) == {"extenders": [{"tlsConfig": {"keyData": "(removed)", "caData": "public"}}]}
+def test_secrets_do_not_leave_the_cluster() -> None:
+    extender = {"urlPrefix": "https://me:hunter2@host:1/x", "tlsConfig": {"keyData": "c2VjcmV0", "caData": "public"}}
+    document = {"extenders": [extender], "pluginConfig": [{"args": {"apiToken": "hunter2", "weight": 3}}]}
+    assert without_secrets(document) == {
+        "extenders": [
+            {"urlPrefix": "https://(removed)@host:1/x", "tlsConfig": {"keyData": "(removed)", "caData": "public"}}
+        ],
+        "pluginConfig": [{"args": {"apiToken": "(removed)", "weight": 3}}],
+    }
+
+
+def test_a_finding_about_an_extender_does_not_quote_its_password() -> None:
+    config = "{kind: KubeSchedulerConfiguration, extenders: [{urlPrefix: 'https://me:hunter2@aliquot'}]}"
+    maps = [ConfigMap(metadata=Metadata(name="s", namespace="kube-system"), data={"config.yaml": config})]
+    (found,) = scheduler_configs(maps, standard_dialects())
+    assert "https://(removed)@aliquot" in str(found.findings)
+    assert "hunter2" not in str(found.findings)
 
 
 def bound_by(instance: str, minute: int) -> Event:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -100,6 +101,18 @@ async def test_two_containers_on_one_card_are_told_apart(node: Node) -> None:
         {GPU: CardLoad(0.5, 999, 70.0)},
         {"uid-a": {GPU: PodLoad(30, 0.375)}, "uid-b": {GPU: PodLoad(30, 0.3)}},
     )
+
+
+async def test_a_container_with_a_part_is_no_server_of_mps(node: Node) -> None:
+    node.pods = [make_pod("a", "main"), make_pod("b", "main2")]
+    node.parts = [Part("uid-a", "main", GPU), Part("uid-b", "main2", GPU)]
+    node.owners = {1: owner("a", "main"), 2: replace(owner("b", "main2"), name="mps")}
+    client = GpuProcess(1, 10, 0.0, sampled_since=math.inf, is_mps_client=True)
+    running = Processes(next(_moments), (client, process(2, 20, 0.6)), "mps")
+
+    shown = await node.read({GPU: Usage(cores=0.6, processes=running)})
+
+    assert shown == {("a", "main", GPU): Share(10, 0.0), ("b", "main2", GPU): Share(20, 0.6)}
 
 
 async def test_a_container_with_a_card_and_no_process_uses_nothing(node: Node) -> None:

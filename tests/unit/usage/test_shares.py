@@ -61,6 +61,12 @@ def test_a_container_hides_nothing_behind_the_name_of_a_server() -> None:
     assert by_container(usage(client), {9: Owner(B, name=SERVER)}) == {B: Share(100, 0.5)}
 
 
+def test_a_container_with_a_part_does_not_charge_clients_for_its_work_by_the_name_of_a_server() -> None:
+    shown = usage(process(9, 100, 0.6), process(1, 10, 0.0, client=True))
+    owners = {9: Owner(B, name=SERVER), 1: Owner(A)}
+    assert by_container(shown, owners, {A, B}) == {A: Share(10, 0.0), B: Share(100, 0.6)}
+
+
 def test_a_process_beside_mps_keeps_its_own_samples() -> None:
     clients = [process(1, 10, 0.0, client=True), process(2, 10, 0.0, client=True)]
     shown = usage(process(9, 0, 0.5), *clients, process(3, 5, 0.25))

@@ -14,6 +14,7 @@ import structlog
 from aliquot.agent.devices import Machine, Usage
 from aliquot.agent.node_pods import NodePod
 from aliquot.agent.off_loop import off_loop
+from aliquot.agent.usage.cgroups import Container
 from aliquot.agent.usage.energy import EnergyShares
 from aliquot.agent.usage.owners import FindsOwners, Owner
 from aliquot.agent.usage.shares import Share, by_container
@@ -148,10 +149,11 @@ class Collector:
             for part in self._parts()
             if part.container in running.get(part.pod_uid, {})
         }
+        holders = {Container(uid, running[uid][name]) for uid, name, _ in parts}
         shares = {
             (container.pod_uid, name, uuid): share
             for uuid, own in usage.items()
-            for container, share in by_container(own, owners).items()
+            for container, share in by_container(own, owners, holders).items()
             for name, known in running.get(container.pod_uid, {}).items()
             if known == container.id
         }

@@ -5,7 +5,7 @@ which counts clients as their server, the cores are split by memory. That is an 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aliquot.agent.devices import GpuProcess, Usage
@@ -23,11 +23,14 @@ class Share:
     estimated: bool = False
 
 
-def by_container(usage: Usage, owners: Mapping[int, Owner]) -> Mapping[Container, Share]:
-    """The shares of the containers with processes on a card. Processes without an owner have ended."""
+def by_container(
+    usage: Usage, owners: Mapping[int, Owner], holders: Collection[Container] = ()
+) -> Mapping[Container, Share]:
+    """The shares of the containers with processes on a card. Processes without an owner have ended. `holders` are the
+    containers that were given a part of a card."""
     listed = usage.processes.running if usage.processes else ()
     alive = [(process, owners[process.pid]) for process in listed if process.pid in owners]
-    servers = _mps_servers(alive, usage.processes.mps_server if usage.processes else None)
+    servers = _mps_servers(alive, usage.processes.mps_server if usage.processes else None, holders)
     has_samples = any(process.cores is not None for process, _ in alive)
     together = [one for one in alive if one[0].pid not in servers and (one[0].is_mps_client or not has_samples)]
     of_mps = sum(process.cores or 0.0 for process, _ in alive if process.is_mps_client or process.pid in servers)
@@ -53,12 +56,16 @@ def _sampled(process: GpuProcess, owner: Owner) -> float | None:
     return process.cores if process.sampled_since >= owner.started else None
 
 
-def _mps_servers(alive: Sequence[_Owned], name: str | None) -> frozenset[int]:
+def _mps_servers(alive: Sequence[_Owned], name: str | None, holders: Collection[Container]) -> frozenset[int]:
     """The processes that compute for others, and not for themselves. Everybody can give a process this name: without
-    clients it is nobody's server, and its memory counts in any case."""
+    clients it is nobody's server, what a holder of a part computes is its own, and memory counts in any case."""
     if not any(process.is_mps_client for process, _ in alive):
         return frozenset()
-    return frozenset(process.pid for process, owner in alive if owner.name == name and not process.is_mps_client)
+    return frozenset(
+        process.pid
+        for process, owner in alive
+        if owner.name == name and not process.is_mps_client and owner.container not in holders
+    )
 
 
 def _split(cores: float | None, together: Sequence[_Owned]) -> Mapping[int, float | None]:

@@ -1,7 +1,7 @@
 """Live agents: an informer cache of the Leases that they renew, one per node, and the load that these report."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import structlog
@@ -140,8 +140,9 @@ class AgentHeartbeats:
         self.samples[sample.node] = sample
         busy = {uuid: card.cores for uuid, card in sample.load.cards.items() if card.cores is not None}
         self.cluster.apply(Loaded(sample.node, sample.at, busy, frozenset(sample.load.pods)))
-        entries = self.cluster.ledger.entries(sample.node)
-        self.history.take(sample.node, self._clock.wall_ns() / 1e9, sample.load, entries)
+        entries, known = self.cluster.ledger.entries(sample.node), self.cluster.cards(sample.node).by_uuid
+        own = {uuid: card for uuid, card in sample.load.cards.items() if uuid in known}  # no agent speaks for others
+        self.history.take(sample.node, self._clock.wall_ns() / 1e9, replace(sample.load, cards=own), entries)
 
     def _lose_load(self, node: str) -> None:
         if self.samples.pop(node, None) is not None:

@@ -13,7 +13,7 @@ from aliquot.model.admission import NO_ROOM, PLACEABLE
 
 _log = structlog.get_logger()
 _COMPONENT = "aliquot"
-_LONGEST_MESSAGE = 1000
+LONGEST_MESSAGE = 1000
 """Events take 1,024 characters."""
 
 PLACED_LATE = "PlacedLate"
@@ -38,7 +38,7 @@ class PodEvents:
 
     async def cannot_be_placed(self, pod: Pod, reason: str, why: str) -> None:
         """Report why a pod waits, in our own condition and in an event."""
-        why = why[:_LONGEST_MESSAGE]
+        why = why[:LONGEST_MESSAGE]
         condition = {"type": PLACEABLE, "status": "False", "reason": reason, "message": why}
         if await self._set_condition(pod, condition | {"lastTransitionTime": rfc3339(self._clock.wall_ns())}):
             await self._event(pod, "Warning", reason, why)
@@ -64,12 +64,12 @@ class PodEvents:
     async def is_placed_late(self, pod: Pod, placement: Placement) -> None:
         cards = ", ".join(sorted({part.uuid for part in placement.slices()}))
         message = f"The pod was bound to {placement.node} without Aliquot; Aliquot placed it on {cards} there"
-        await self._event(pod, "Normal", PLACED_LATE, message[:_LONGEST_MESSAGE])
+        await self._event(pod, "Normal", PLACED_LATE, message[:LONGEST_MESSAGE])
 
     async def has_no_room(self, pod: Pod, why: str) -> None:
         """Fail a pod that was bound to a node without room, so that its controller replaces it. Only if the pod is
         unchanged: another writer may have placed it."""
-        meta, why = pod.metadata, why[:_LONGEST_MESSAGE]
+        meta, why = pod.metadata, why[:LONGEST_MESSAGE]
         await self._event(pod, "Warning", NO_ROOM, why)
         body = {"status": {"phase": "Failed", "reason": NO_ROOM, "message": why}}
         try:

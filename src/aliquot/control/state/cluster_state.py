@@ -405,12 +405,12 @@ class ClusterState:
         quota = self.quota_for(demand.request)
         return partial(engine.explain, states, demand.request, quota, holders, closed=closed)
 
-    def explain_node(self, demand: Demand, node: str) -> "NodeFinding":
-        """Explain a single node, card by card."""
+    def explain_node(self, demand: Demand, node: str, effort: "Effort | None" = None) -> "NodeFinding":
+        """Explain a single node, card by card. With an effort, that takes nothing of the time that the pod has for its
+        search."""
         request, quota = demand.request, self.quota_for(demand.request)
-        return self.searches.ask(
-            request, partial(engine.explain_node, self.state(node), request, quota), lambda found: found.fits
-        )
+        question = partial(engine.explain_node, self.state(node), request, quota)
+        return self.searches.ask(request, question, lambda found: found.fits) if effort is None else question(effort)
 
     def preempt(self, demand: Demand) -> "Preemption | None":
         """The cheapest pods of lower priority whose eviction makes a demand fit; None if there are none."""

@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(name: str, options: object) -> int:
     from aliquot.errors import AliquotError
+    from aliquot.kubectl.gpu.output import say
     from aliquot.lazy_log import silenced
 
     try:
@@ -56,7 +57,7 @@ def _run(name: str, options: object) -> int:
             code: int = import_module(f"aliquot.kubectl.gpu.{name}").run(options)
         sys.stdout.flush()
     except AliquotError as error:
-        sys.stderr.write(f"error: {error}\n")
+        say(f"error: {error}")
         return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         sys.stderr.close()

@@ -28,7 +28,7 @@ from aliquot.reports.quota import quota_report
 from aliquot.reports.reading import Optional
 from aliquot.reports.redaction import redacted
 from aliquot.reports.report import Report
-from aliquot.reports.scheduler_config import without_keys
+from aliquot.reports.scheduler_config import without_secrets
 from aliquot.reports.view import view_of
 
 EPILOG = """examples:
@@ -78,7 +78,7 @@ def _json(report: Report) -> bytes:
 
 
 def _configurations(facts: Facts) -> bytes:
-    documents = [{"where": config.where, **without_keys(config.document)} for config in facts.schedulers or ()]
+    documents = [{"where": config.where, **without_secrets(config.document)} for config in facts.schedulers or ()]
     return yaml.safe_dump_all(documents, sort_keys=False).encode()
 
 

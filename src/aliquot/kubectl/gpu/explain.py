@@ -1,9 +1,8 @@
 """`kubectl gpu explain`."""
 
 import argparse
-import sys
 
-from aliquot.kubectl.gpu.output import print_report
+from aliquot.kubectl.gpu.output import print_report, write
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.reports.explain import explain_report
 from aliquot.reports.reading import Optional
@@ -27,6 +26,6 @@ def run(options: argparse.Namespace) -> int:
     if options.output in ("json", "yaml"):
         print_report(report, options.output)
     else:
-        sys.stdout.write(f"{report.text()}\n")
+        write(f"{report.text()}\n")
     print_missing(view)
     return 0

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ _BAR = 8
 _FULL, _EMPTY = "█", "░"
 _NONE = "-"
 _BUSY, _FULL_SHARE = 0.7, 0.95
+_UNSAFE = re.compile(
+    rf"(?!\x1b\[(?:0|{'|'.join(_CODES.values())})m)[\x00-\x08\x0b-\x1f\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
+)
+"""What moves the cursor, or does worse, on the terminal: control characters, but for our colours."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class Style:
         return f"\x1b[{_CODES[color]}m{text}\x1b[0m" if self.colors and color else text
 
     def shown(self, cell: Cell) -> str:
-        return f"{bar(cell.bar)} {cell.text}" if self.colors and cell.bar is not None else cell.text
+        text = cell.text.replace("\n", " ")
+        return f"{bar(cell.bar)} {text}" if self.colors and cell.bar is not None else text
 
 
 def bar(share: float) -> str:
@@ -63,8 +69,13 @@ def _joined(row: Sequence[tuple[str, str]], widths: Sequence[int], style: Style)
     return _GAP.join(cells).rstrip()
 
 
+def write(text: str) -> None:
+    """Print. Messages, events and dumps have whatever somebody wrote into them, so the terminal gets no commands."""
+    sys.stdout.write(_UNSAFE.sub("?", text))
+
+
 def print_report(report: "Report", form: str) -> None:
-    """As json or yaml."""
+    """As json or yaml, which write control characters as escapes of their own."""
     import msgspec
 
     if form == "json":
@@ -77,7 +88,7 @@ def print_report(report: "Report", form: str) -> None:
 
 def say(text: str) -> None:
     """A remark beside the result."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(_UNSAFE.sub("?", f"{text}\n"))
 
 
 def gib(mib: float) -> str:
@@ -101,7 +112,7 @@ def show(report: "Report", options: argparse.Namespace, text: Callable[[Style], 
     if options.output in ("json", "yaml"):
         print_report(report, options.output)
     else:
-        sys.stdout.write(text(Style(options)))
+        write(text(Style(options)))
 
 
 def busy(use: "Use", cards: int = 1) -> Cell:
