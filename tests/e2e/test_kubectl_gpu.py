@@ -9,26 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import pods
+from tests.kubectl_commands import TENANT
 from tests.rig import Rig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("aliquot")]
-
-TENANT = """
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: tenant, namespace: default}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: tenant, namespace: default}
-rules: [{apiGroups: [""], resources: [pods, events], verbs: [get, list]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: tenant, namespace: default}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
-subjects: [{kind: ServiceAccount, name: tenant, namespace: default}]
-"""
 
 
 def kubectl(rig: Rig, kubeconfig: Path, *words: str, code: int = 0) -> tuple[str, str]:

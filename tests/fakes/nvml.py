@@ -5,6 +5,7 @@ import ctypes
 import re
 import struct
 import threading
+import time
 from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -25,12 +26,17 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass
 class FakeProcess:
-    """A process on a card. `samples` are those that the card has taken: microseconds since the epoch, and percent."""
+    """A process on a card. `samples` are those that the card has taken: microseconds since the epoch, and percent.
+    `percent` is what each question for samples is answered with, as one of now."""
 
     pid: int
     mib: int | None = None
     kind: str = "Compute"
     samples: list[tuple[int, int]] = field(default_factory=list)
+    percent: int | None = None
+
+    def sampled(self) -> list[tuple[int, int]]:
+        return self.samples if self.percent is None else [*self.samples, (time.time_ns() // 1000, self.percent)]
 
 
 @dataclass
@@ -266,7 +272,7 @@ class FakeNvml:
         samples = [
             SimpleNamespace(pid=process.pid, timeStamp=moment, smUtil=percent)
             for process in found.processes or ()
-            for moment, percent in process.samples
+            for moment, percent in process.sampled()
             if moment > since
         ]
         _check(pynvml.NVML_SUCCESS if samples else pynvml.NVML_ERROR_NOT_FOUND)

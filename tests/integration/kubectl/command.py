@@ -1,8 +1,9 @@
-"""`kubectl gpu` within the test's own process: a process of its own would take most of the time."""
+"""`kubectl gpu` and other plug-ins within the test's own process: a process of its own would take most of the time."""
 
 import asyncio
 import contextlib
 import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +20,17 @@ class Ended:
 
 
 def gpu(*arguments: str) -> Ended:
+    return run_to_end(main, *arguments)
+
+
+def run_to_end(program: Callable[[Sequence[str]], None], *arguments: str) -> Ended:
+    """The main function of a plug-in."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main(arguments)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
+            program(arguments)
+        except SystemExit as ending:
+            code = int(ending.code or 0)
     return Ended(code, out.getvalue(), err.getvalue())
 
 

@@ -1,8 +1,6 @@
 """`kubectl inspect gpushare` on an API server."""
 
 import asyncio
-import contextlib
-import io
 
 import pytest
 
@@ -11,6 +9,7 @@ from aliquot.embedded.api import resources
 from aliquot.kubectl.inspect_gpushare import main
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi
+from tests.integration.kubectl.command import run_to_end
 
 pytestmark = pytest.mark.embedded_only("the kubeconfig is of the embedded one")
 
@@ -26,16 +25,8 @@ def _filled(scripted: ScriptedApi, admin: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def inspect(*arguments: str) -> tuple[int, str, str]:
-    def run() -> tuple[int, str, str]:
-        out, err, code = io.StringIO(), io.StringIO(), 0
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                main(arguments)
-            except SystemExit as ended:
-                code = int(ended.code or 0)
-        return code, out.getvalue(), err.getvalue()
-
-    return await asyncio.to_thread(run)
+    found = await asyncio.to_thread(run_to_end, main, *arguments)
+    return found.code, found.out, found.err
 
 
 async def test_all_nodes() -> None:

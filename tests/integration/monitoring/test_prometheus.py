@@ -9,13 +9,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.monitoring.cluster import BROKEN, BUSY, UNIT, shown_cluster
+from tests.integration.monitoring.cluster import BROKEN, BUSY, SPENT_JOULES, UNIT, shown_cluster
 from tests.integration.monitoring.prometheus import Prometheus, lint, scraping
 from tests.integration.room import Room
 
 DASHBOARDS = sorted((Path(__file__).parents[3] / "deploy" / "monitoring" / "dashboards").glob("*.json"))
 MIB = 2**20
 ON_N2 = 'namespace="default",node="n2"'
+LEFT, RIGHT = (f'namespace="kube-system",pod="user",container="{name}",uuid="{BUSY}"' for name in ("left", "right"))
 
 pytestmark = pytest.mark.embedded_only("time is moved by hand")
 
@@ -31,6 +32,23 @@ TOLD = {
     f'aliquot_card_temperature_celsius{{uuid="{BUSY}"}}': 61,
     f'aliquot_card_power_watts{{uuid="{BUSY}"}}': 70.5,
     f'aliquot_card_memory_used_bytes{{uuid="{BUSY}"}}': 1000 * MIB,
+    f'aliquot_card_energy_joules_total{{uuid="{BUSY}"}}': 5100,
+    f'aliquot_card_core_clock_hertz{{uuid="{BUSY}"}}': 1_410_000_000,
+    f'aliquot_card_memory_clock_hertz{{uuid="{BUSY}"}}': 1_215_000_000,
+    f'aliquot_card_ecc_errors_total{{uuid="{BUSY}",kind="corrected"}}': 3,
+    f'aliquot_card_ecc_errors_total{{uuid="{BUSY}",kind="uncorrected"}}': 1,
+    f'aliquot_card_nvlinks{{uuid="{BUSY}"}}': 2,
+    f'aliquot_card_nvlink_sent_bytes_total{{uuid="{BUSY}"}}': 2000 * 1024,
+    f'aliquot_card_nvlink_received_bytes_total{{uuid="{BUSY}"}}': 1000 * 1024,
+    f'aliquot_card_nvlink_errors_total{{uuid="{BUSY}"}}': 4,
+    f'aliquot_card_nvlinks{{uuid="{BROKEN}"}}': None,
+    f"aliquot_container_memory_used_bytes{{{LEFT}}}": 600 * MIB,
+    f"aliquot_container_memory_used_bytes{{{RIGHT}}}": 200 * MIB,
+    f'aliquot_container_cores_busy_ratio{{{LEFT},method="measured"}}': 0.3,
+    f'aliquot_container_cores_busy_ratio{{{RIGHT},method="measured"}}': 0.1,
+    f"aliquot_container_energy_joules_total{{{LEFT}}}": 0.3 * SPENT_JOULES,
+    f"aliquot_container_energy_joules_total{{{RIGHT}}}": 0.1 * SPENT_JOULES,
+    "aliquot_process_owners_known": 1,
     f'aliquot_card_healthy{{uuid="{BROKEN}"}}': 0,
     f'aliquot_xid_errors_total{{uuid="{BROKEN}",xid="79"}}': 1,
     f'aliquot_pod_allocated_cards{{{ON_N2},pod="trains"}}': 0.2,
@@ -52,7 +70,7 @@ TOLD = {
 
 async def test_prometheus_reads_what_the_fakes_were_told(prometheus: Prometheus) -> None:
     found = {expression: await prometheus.value(expression) for expression in TOLD}
-    assert found == {expression: pytest.approx(value) for expression, value in TOLD.items()}
+    assert found == {expression: value if value is None else pytest.approx(value) for expression, value in TOLD.items()}
 
 
 async def test_every_panel_of_every_dashboard_has_data(prometheus: Prometheus) -> None:

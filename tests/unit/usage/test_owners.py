@@ -12,6 +12,7 @@ import pytest
 from aliquot.agent.devices import GpuProcess, Processes
 from aliquot.agent.usage.cgroups import Container
 from aliquot.agent.usage.owners import HostProcesses
+from tests.fakes.proc import FakeProc
 
 UID = "1f0e5c3a-7d2b-4c11-9a5e-0c8f3b6d2e41"
 OTHER_UID = "2f0e5c3a-7d2b-4c11-9a5e-0c8f3b6d2e41"
@@ -19,21 +20,10 @@ ID, OTHER_ID = "a" * 64, "b" * 64
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Proc:
-    """A /proc of the host."""
-
+class Proc(FakeProc):
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.write(2, "/", name="kthreadd", started=0)
+        super().__init__(folder)
         self.owners = HostProcesses(folder)
-
-    def write(self, pid: int, path: str, *, name: str = "python", started: float = 10) -> None:
-        own = self.folder / str(pid)
-        own.mkdir(exist_ok=True)
-        (own / "comm").write_text(f"{name}\n")
-        fields = ["S", *("1" for _ in range(18)), str(round(started * TICKS)), "0", "0"]
-        (own / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
-        (own / "cgroup").write_text(f"0::{path}\n")
 
     def end(self, pid: int) -> None:
         shutil.rmtree(self.folder / str(pid))
