@@ -54,7 +54,7 @@ class Command:
 
 
 _COUNTED = "^note: only pods of namespace default are counted$"
-_NO_NODES = "^note: with one more right you would see the cards of the cluster"
+_NEEDS_NODES = r"resources: \[nodes\], verbs: \[list\]"
 _NEVER = "^default/waits waits. Never as things are: no node's cards can hold the pod even when empty"
 _WAITS = "^1 +waits +0 .* 900 units of memory of 1 card$"
 _COMPLETES = "^complete -o default -F _kubectl_gpu kubectl-gpu$"
@@ -70,7 +70,7 @@ COMMANDS = (
         r"^default/seen\. Placed: the pod is bound to NODE$",
     ),
     Command("gpu explain waits", _NEVER, _NEVER),
-    Command("gpu whatif -f FOLDER/next.json", "^next +NODE +CARD +Tesla T4$", _NO_NODES, 1),
+    Command("gpu whatif -f FOLDER/next.json", "^next +NODE +CARD +Tesla T4$", _NEEDS_NODES, 1),
     Command("gpu quota show -n others", r"^others +T4 +cards +0\.1333 +2 +7% ", "^error: pods is forbidden", 1),
     Command("gpu quota show", "^no quota limits namespace default$", "^note: .* you would see quotas: "),
     Command("gpu waste", r"^seen +NODE +0\.20 .* 3\.0 ", r"^seen +NODE .* 3\.0 "),
