@@ -1,20 +1,23 @@
 """Who uses a shared card: real processes in real cgroups of real pods, which the driver knows by their PIDs only."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aliquot.model.load import LOAD, PodLoad, read_load
 from tests.e2e import pods
-from tests.rig import GpuProcess, Rig
+from tests.integration.monitoring.prometheus import Prometheus, scraping
+from tests.rig import GpuProcess, Rig, debian
 from tests.rig.aliquot import Aliquot
 from tests.rig.images import BUSYBOX
 from tests.rig.waiting import wait_for
@@ -32,7 +35,7 @@ class Usage:
 
     def __init__(self, rig: Rig, aliquot: Aliquot) -> None:
         self.rig = rig
-        self._aliquot = aliquot
+        self.agent_url = aliquot.agent_url
         pods.create(rig, [_pod("alone"), _pod("pair")])
         pods.wait_running(rig, ["alone", "pair"])
         self.uids = {name: pods.get(rig, name)["metadata"]["uid"] for name in ("alone", "pair")}
@@ -55,7 +58,7 @@ class Usage:
     def shown(self, name: str, **labels: str) -> Containers:
         """The values of a metric by pod and container, of this card and with these labels."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with direct.open(f"{self._aliquot.agent_url}/metrics", timeout=5) as answer:
+        with direct.open(f"{self.agent_url}/metrics", timeout=5) as answer:
             families = list(text_string_to_metric_families(answer.read().decode()))
         wanted = {"uuid": self.uuid, "namespace": "default", **labels}
         return {
@@ -64,6 +67,11 @@ class Usage:
             for sample in family.samples
             if sample.name == name and wanted.items() <= sample.labels.items()
         }
+
+    async def scraped(self, prometheus: Prometheus, name: str) -> Containers:
+        """The same as Prometheus has it."""
+        found = await prometheus.query(f'{name}{{uuid="{self.uuid}",namespace="default"}}')
+        return {(one["metric"]["pod"], one["metric"]["container"]): float(one["value"][1]) for one in found}
 
     def load(self) -> Mapping[str, PodLoad]:
         """What the node's Lease tells of pods on this card, by UID."""
@@ -106,13 +114,18 @@ def _pid_of_sleep(seconds: int) -> int:
 def usage(rig: Rig, aliquot: Aliquot) -> Iterator[Usage]:
     yield Usage(rig, aliquot)
     rig.nvml.replace_processes([])
-    rig.nvml.change(0, samples=1, util=0)
-    rig.nvml.change(1, samples=1, util=0)
+    rig.nvml.change(0, samples=1, util=0, joules=-1)
+    rig.nvml.change(1, samples=1, util=0, joules=-1)
 
 
-def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(usage: Usage) -> None:
+async def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(
+    usage: Usage, progress: Callable[[str], None], tmp_path: Path
+) -> None:
+    """By the agent's own page, by a real Prometheus that scrapes it, and by the node's Lease."""
     memory, cores = "aliquot_container_memory_used_bytes", "aliquot_container_cores_busy_ratio"
+    energy = "aliquot_container_energy_joules_total"
     mib = dict(zip(usage.pids, (100, 200, 400), strict=True))
+    usage.rig.nvml.change(usage.card, joules=1000)
     usage.tell(mib, dict.fromkeys(usage.pids, 28), mps=1)  # 3 x 28 % of all clients of MPS, split by their memory
     split = {container: pytest.approx(0.84 * amount / 700) for container, amount in mib.items()}
     wait_for("estimates under MPS", lambda: usage.shown(cores, method="estimated") == split, seconds=30, every=0.3)
@@ -120,15 +133,26 @@ def test_containers_on_one_card_are_told_apart_and_vanish_with_their_pod(usage: 
 
     percent = dict(zip(usage.pids, (10, 20, 30), strict=True))
     usage.tell(mib, percent)
+    usage.rig.nvml.change(usage.card, joules=1100)  # afterwards: an agent reads it before the processes
     ratios = {container: amount / 100 for container, amount in percent.items()}
     wait_for("each container's cores", lambda: usage.shown(cores, method="measured") == ratios, seconds=30, every=0.3)
     assert usage.shown(cores, method="estimated") == {}
     told = {container: float(amount * MIB) for container, amount in mib.items()}
     assert usage.shown(memory) == told, "and nobody has what the process of the machine uses"
+    joules = {container: pytest.approx(100 * ratio) for container, ratio in ratios.items()}
+    wait_for("each container's energy", lambda: usage.shown(energy) == joules, seconds=30, every=0.3)
 
-    usage.rig.kubectl("delete", "pod", "alone", "--grace-period=1")
-    left = {container: value for container, value in told.items() if container[0] == "pair"}
-    assert usage.shown(memory) == left, "the driver still lists its process"
+    programs, target = debian.prometheus(progress), urlsplit(usage.agent_url).netloc
+    async with scraping(programs, tmp_path, {"aliquot-agent": target}) as prometheus:
+        scraped = {name: await usage.scraped(prometheus, name) for name in (memory, cores, energy)}
+        assert scraped == {memory: told, cores: ratios, energy: joules}
+        usage.rig.kubectl("delete", "pod", "alone", "--grace-period=1")
+        left = {container: value for container, value in told.items() if container[0] == "pair"}
+        assert usage.shown(memory) == left, "the driver still lists its process"
+        prometheus.follow()
+        async with asyncio.timeout(30):
+            while [(await usage.scraped(prometheus, name)).keys() for name in scraped] != [left.keys()] * 3:
+                await asyncio.sleep(0.1)
     pair = {usage.uids["pair"]: PodLoad(600 * MIB, 0.5)}
     wait_for("the Lease to tell the load of the pod that is left", lambda: usage.load() == pair, seconds=30, every=0.3)
 

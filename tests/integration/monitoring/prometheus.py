@@ -41,6 +41,10 @@ class Prometheus:
         assert len(found) <= 1, found
         return float(found[0]["value"][1]) if found else None
 
+    def follow(self) -> None:
+        """Let queries be about the moment at which they are asked."""
+        self._at = {}
+
     async def has_scraped(self, targets: int) -> bool:
         try:
             counts = await self.query("count_over_time(up[10m]) and up == 1")
