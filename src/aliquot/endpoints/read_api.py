@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from aliquot.clock import rfc3339
 from aliquot.control import ControlPlane
@@ -24,7 +24,7 @@ from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import LONGEST_ID, MAX_READS, MAX_READS_OF_CALLER
+from aliquot.model.bounds import LONGEST_ID, MAX_HISTORIES_SHOWN, MAX_READS, MAX_READS_OF_CALLER
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Verdict
 from aliquot.reports.explained import Explained, explained_by, explained_without
@@ -33,7 +33,7 @@ from aliquot.reports.nodes import NodeReport, NodesReport, node_report
 from aliquot.reports.of_plane import surroundings_of, view_of_plane
 from aliquot.reports.pods import PodReport, PodsReport, pod_report
 from aliquot.reports.queue import QueueReport, WaitingPod, queue_in_order
-from aliquot.reports.quota import QuotaReport, quota_report
+from aliquot.reports.quota import QuotaReport, quotas_in_order
 from aliquot.reports.report import Report
 from aliquot.reports.waste import WastefulPod, WasteReport, total_waste, wasteful_pod
 from aliquot.reports.why_waiting import without_engine
@@ -71,9 +71,10 @@ class _Asked:
 
 
 class ReadApi:
-    def __init__(self, plane: ControlPlane, rights: OwnRights) -> None:
+    def __init__(self, plane: ControlPlane, rights: OwnRights, *, most_histories: int = MAX_HISTORIES_SHOWN) -> None:
         self._plane = plane
         self._rights = rights
+        self._most_histories = most_histories
         self._turn = asyncio.Lock()
         self._reading = Counter[str]()
         """Calls in progress, by caller."""
@@ -106,7 +107,7 @@ class ReadApi:
                 return _error("; ".join(trouble), 503)
             try:
                 with self._place_for(call):
-                    return asgi.json(await make(call))
+                    return await self._encoded(await make(call))
             except _Withheld as error:
                 return _error(str(error), 403)
             except (_Unknown, BadInput) as error:
@@ -199,18 +200,21 @@ class ReadApi:
         return total_waste(await self._in_stretches(holding, wasted))
 
     async def _quota(self, asked: _Asked) -> QuotaReport:
-        report = quota_report(view_of_plane(self._plane), asked.namespace)
-        if report.trouble and not asked.sees_all:  # it quotes the map, and so other namespaces
-            return structs.replace(report, trouble=_QUOTA_TROUBLE)
-        return report
+        trouble = self._plane.cluster.quotas.trouble
+        if trouble and not asked.sees_all:  # it quotes the map, and so other namespaces
+            trouble = _QUOTA_TROUBLE
+        found = quotas_in_order(view_of_plane(self._plane), asked.namespace)
+        return QuotaReport(trouble=trouble, namespaces=await self._in_stretches(found, lambda quota: quota))
 
     async def _history(self, asked: _Asked) -> HistoryReport:
         view, past = view_of_plane(self._plane), self._plane.heartbeats.history
         if asked.node:
             return cards_history(view, past.card, asked.node)
-        pods = pods_in_order(view, asked.namespace)
-        found = await self._in_stretches(pods, lambda pod: pod_history(pod, past.pod))
-        return HistoryReport(histories=[each for each in found if each is not None])
+        pods = pods_in_order(view, past.has_pod, asked.namespace)
+        found = await self._in_stretches(pods[: self._most_histories], lambda pod: pod_history(pod, past.pod))
+        left_out = len(pods) - self._most_histories
+        note = f"pods with a history that are not shown: {left_out}; ask for a namespace" if left_out > 0 else ""
+        return HistoryReport(histories=[each for each in found if each is not None], note=note)
 
     async def _in_stretches(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> list[_Made]:
         clock, made = self._plane.clock, list[_Made]()
@@ -221,6 +225,16 @@ class ReadApi:
                 await clock.sleep(0)
                 began = clock.monotonic()
         return made
+
+    async def _encoded(self, report: Report) -> asgi.Response:
+        """In stretches, too. A thread would not help: whoever encodes holds the interpreter's lock."""
+        parts: dict[str, Any] = {}
+        for field in structs.fields(report):
+            value = getattr(report, field.name)
+            if isinstance(value, list):
+                value = await self._in_stretches(value, lambda item: Raw(asgi.json(item).body))
+            parts[field.encode_name] = value
+        return asgi.json(parts)
 
     # -- explain
 

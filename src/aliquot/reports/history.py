@@ -31,16 +31,18 @@ class Past(Report, frozen=True, kw_only=True):
 
 class HistoryReport(Report, frozen=True, kw_only=True):
     histories: list[Past]
+    note: str = ""
+    """What is missing here."""
 
 
-def pods_in_order(view: ClusterView, namespace: str = "") -> list[Pod]:
-    """The pods of a namespace, or all."""
-    shown = (pod for pod in view.pods.values() if not namespace or pod.metadata.namespace == namespace)
-    return sorted(shown, key=lambda pod: pod.key)
+def pods_in_order(view: ClusterView, has_past: Callable[[str], bool], namespace: str = "") -> list[Pod]:
+    """The pods of a namespace, or all, that have a history by their UID."""
+    shown = (pod for pod in view.pods.values() if namespace in ("", pod.metadata.namespace))
+    return sorted((pod for pod in shown if has_past(pod.metadata.uid)), key=lambda pod: pod.key)
 
 
 def pod_history(pod: Pod, past: Callable[[str], History | None]) -> Past | None:
-    """`past` finds a history by UID. None if there is none."""
+    """`past` finds a history by UID. None if there is none any more."""
     if (history := past(pod.metadata.uid)) is None:
         return None
     return _past(history, namespace=pod.metadata.namespace, name=pod.metadata.name, node=pod.spec.node_name)

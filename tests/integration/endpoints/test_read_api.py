@@ -18,6 +18,7 @@ from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
+from aliquot.model.load import CardLoad, NodeLoad, PodLoad
 from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
 from tests.integration.room import Room
 
@@ -44,10 +45,10 @@ def clock() -> BusyClock:
 
 
 class Reading:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, **bounds: int) -> None:
         self.room = room
         self.rights = OwnRights(room.client, room.clock)
-        self._routes = Routes(ReadApi(room.plane, self.rights).routes())
+        self._routes = Routes(ReadApi(room.plane, self.rights, **bounds).routes())
 
     async def get(self, path: str, user: str | None = ADMIN, query: str = "", address: str = "") -> tuple[int, Any]:
         found = self._routes.find("GET", f"/v1/{path}")
@@ -79,6 +80,14 @@ def give(room: Room, user: str, namespace: str = "", resource: str = "*") -> Non
     else:
         registry.create(resources.CLUSTER_ROLES, "", role)
         registry.create(resources.CLUSTER_ROLE_BINDINGS, "", binding)
+
+
+def measure(room: Room) -> None:
+    """Node n1 reports how busy its cards and pods are."""
+    entries = room.plane.cluster.ledger.entries("n1")
+    pods = {entry.uid: {part.uuid: PodLoad(cores=0.5) for part in entry.placement.slices()} for entry in entries}
+    load = NodeLoad(1.0, {uuid: CardLoad(0.5) for used in pods.values() for uuid in used}, pods)
+    room.plane.heartbeats.history.take("n1", room.clock.wall_ns() / 1e9, load, entries)
 
 
 @pytest.fixture
@@ -245,17 +254,32 @@ async def test_all_callers_leave_places_to_schedulers(reading: Reading) -> None:
     assert answers[-1][1] == {"error": "too many reads are in progress; try again"}
 
 
-@pytest.mark.parametrize(("path", "parts"), [("nodes", 1), ("pods", 4), ("queue", 2), ("waste", 4), ("history", 4)])
-async def test_schedulers_are_answered_between_the_parts_of_a_report(
+@pytest.mark.parametrize(
+    ("path", "parts"), [("nodes", 1), ("pods", 4), ("queue", 2), ("waste", 4), ("quota", 3), ("history", 2)]
+)
+async def test_schedulers_are_answered_between_the_parts_of_a_report_as_it_is_made_and_encoded(
     reading: Reading, clock: BusyClock, path: str, parts: int
 ) -> None:
+    reading.room.plane.cluster.apply(QuotasRead('{"a": {}, "b": {}, "c": {}}'))
+    measure(reading.room)
     clock.asked.clear()
     clock.step = 1.0
 
     assert (await reading.get(path))[0] == 200
 
     clock.step = 0.0
-    assert clock.asked.count(0) >= parts
+    assert clock.asked.count(0) >= 2 * parts
+
+
+async def test_an_answer_has_so_many_histories_and_counts_the_others(reading: Reading) -> None:
+    measure(reading.room)
+    _, every = await reading.get("history")
+    assert ([past["name"] for past in every["histories"]], every["note"]) == (["mine", "theirs"], "")
+
+    _, few = await Reading(reading.room, most_histories=1).get("history")
+
+    assert [past["name"] for past in few["histories"]] == ["mine"]
+    assert few["note"] == "pods with a history that are not shown: 1; ask for a namespace"
 
 
 async def test_a_review_that_takes_long_delays_nobody_else(reading: Reading) -> None:
