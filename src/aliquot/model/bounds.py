@@ -144,6 +144,8 @@ MAX_HISTORIES = 100_000
 history."""
 MAX_HISTORIES_SHOWN = 1000
 """Pods in one answer with histories, which then has 8 MB. A note counts the others."""
+MAX_HISTORIES_ASKED = 100
+"""The same of an answer with more than the last hour: Prometheus is asked about each pod."""
 MAX_SHAPES = 512
 """Shapes of pods that are counted for policies. Beyond this, the rarest is forgotten."""
 MAX_COUNTED_PODS = 20_000

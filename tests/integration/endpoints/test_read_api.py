@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from aliquot.clock import Clock
+from aliquot.control.inputs.past_load import PastLoad
 from aliquot.control.state.events import QuotasRead
 from aliquot.embedded.api import resources
-from aliquot.endpoints.asgi import ANYONE, Call, Caller, Routes
+from aliquot.endpoints.asgi import ANYONE, Call, Caller, Response, Routes
+from aliquot.endpoints.asgi import json as json_answer
 from aliquot.endpoints.callers import Callers, Known
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.read_api import ReadApi
@@ -20,6 +24,7 @@ from aliquot.kube.reviews import Action
 from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
 from aliquot.model.load import CardLoad, NodeLoad, PodLoad
 from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
+from tests.integration.endpoints.serving import served
 from tests.integration.room import Room
 
 ADMIN, TENANT, STRANGER, NODE_READER = "admin", "jane", "joe", "nora"
@@ -359,3 +364,93 @@ async def test_without_the_right_to_review_the_rule_is_named(reading: Reading) -
 
     assert status == 503
     assert "subjectaccessreviews" in body["error"]
+
+
+# -- more than the last hour
+
+
+class FakePrometheus:
+    """Knows one sample of everything. `asked` are the queries, `status` is how it answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.status = 200
+
+    async def answer(self, call: Call) -> Response:
+        self.asked.append(parse_qs(call.query)["query"][0])
+        value = "0.25" if "cores" in self.asked[-1] else "1024"
+        return json_answer({"status": "success", "data": {"result": [{"values": [[1000, value]]}]}}, self.status)
+
+
+@pytest.fixture
+async def prometheus(reading: Reading) -> AsyncIterator[FakePrometheus]:
+    fake, plane = FakePrometheus(), reading.room.plane
+    measure(reading.room)
+    async with served(Routes({("GET", "/api/v1/query_range"): fake.answer})) as url:
+        plane.past_load = PastLoad(plane.heartbeats.history, plane.pods.with_uid, plane.clock, url)
+        yield fake
+        await plane.past_load.close()
+
+
+def _sources(report: Any) -> list[tuple[str, str, list[float | None]]]:
+    return [
+        (past["name"] or past["uuid"], past["source"], [sample["cores"] for sample in past["samples"]])
+        for past in report["histories"]
+    ]
+
+
+async def test_more_than_the_last_hour_comes_from_prometheus(reading: Reading, prometheus: FakePrometheus) -> None:
+    memory = reading.room.plane.heartbeats.history
+    for entry in reading.room.plane.cluster.ledger.all():
+        memory.forget_pod(entry.uid)  # as if the server had just started
+
+    _, pods = await reading.get("history", query="seconds=86400")
+    _, cards = await reading.get("history", query="seconds=86400&node=n1")
+
+    assert _sources(pods) == [("mine", "prometheus", [0.25]), ("theirs", "prometheus", [0.25])]
+    assert _sources(cards) == [("GPU-n1-0", "prometheus", [0.25]), ("GPU-n1-1", "prometheus", [0.25])]
+    assert (pods["note"], cards["note"]) == ("", "")
+    assert len(prometheus.asked) == 8
+
+
+async def test_a_tenant_s_call_asks_prometheus_about_its_own_pods_only(
+    reading: Reading, prometheus: FakePrometheus
+) -> None:
+    assert (await reading.get("history", TENANT, "seconds=86400"))[0] == 403
+    assert (await reading.get("history", TENANT, "seconds=86400&node=n1"))[0] == 403
+    assert prometheus.asked == []
+
+    _, shown = await reading.get("history", TENANT, "seconds=86400&namespace=default")
+
+    assert [name for name, *_ in _sources(shown)] == ["mine"]
+    assert prometheus.asked
+    assert all('namespace="default",pod="mine"' in query for query in prometheus.asked)
+
+
+async def test_an_hour_and_less_comes_from_memory(reading: Reading, prometheus: FakePrometheus) -> None:
+    await reading.room.clock.move(1200.0)
+
+    _, hour = await reading.get("history", query="seconds=3600")
+    _, minutes = await reading.get("history", query="seconds=600")
+
+    assert _sources(hour) == [("mine", "memory", [0.5]), ("theirs", "memory", [0.5])]
+    assert (minutes["histories"], prometheus.asked) == ([], [])
+
+
+async def test_a_prometheus_that_fails_is_asked_once_and_memory_answers(
+    reading: Reading, prometheus: FakePrometheus
+) -> None:
+    prometheus.status = 500
+
+    _, shown = await reading.get("history", query="seconds=86400")
+
+    assert _sources(shown) == [("mine", "memory", [0.5]), ("theirs", "memory", [0.5])]
+    assert shown["note"] == "where the source is memory, only the last hour is known"
+    assert len(prometheus.asked) == 2  # cores and memory of the first pod
+
+
+@pytest.mark.parametrize("seconds", ["day", "0", "-1", "nan", "1e99"])
+async def test_seconds_are_a_number(reading: Reading, seconds: str) -> None:
+    status, told = await reading.get("history", query=f"seconds={seconds}")
+
+    assert (status, told) == (400, {"error": "?seconds= takes a number above 0, at most 31622400"})
