@@ -151,12 +151,14 @@ class ReadApi:
     # -- rights
 
     async def _asked(self, call: asgi.Call, report: Callable[[_Asked], Awaitable[Report]]) -> _Asked:
-        """Raises _Withheld, _Malformed and Refused."""
+        """Raises _Withheld, _Malformed, _Unknown and Refused."""
         query = {key: values[-1] for key, values in parse_qs(call.query).items()}
         namespace = query.get("namespace", "")
         node = query.get("node", "") if report == self._history else ""  # a right to see nodes opens no other report
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
-        if node or report == self._nodes:
+        if node:
+            await self._require_node(call.caller, node)
+        elif report == self._nodes:
             await self._require(call.caller, _LIST_NODES, "list nodes")
         elif not sees_all:
             if not namespace:
@@ -168,6 +170,11 @@ class ReadApi:
         if len(namespace) > LONGEST_ID:  # the answer would be remembered, with the name
             raise _Unknown(f"a namespace has at most {LONGEST_ID} characters")
         await self._require(caller, replace(_LIST_PODS, namespace=namespace), f"list the pods of namespace {namespace}")
+
+    async def _require_node(self, caller: Caller, node: str) -> None:
+        await self._require(caller, _LIST_NODES, "list nodes")
+        if self._plane.nodes.get(node) is None:
+            raise _Unknown(f"there is no node {node}")
 
     async def _require(self, caller: Caller, action: Action, what: str) -> None:
         if not await self._rights.allow(caller, action):
@@ -291,9 +298,9 @@ class ReadApi:
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
         if not sees_all:
             await self._require_namespace(call.caller, namespace)
+        if node:
+            await self._require_node(call.caller, node)
         asked = _Asked(call.caller, namespace, sees_all, node)
-        if node and self._plane.nodes.get(node) is None:
-            raise _Unknown(f"there is no node {node}")
         try:
             pod = await self._plane.client.get(PENDING_PODS, name, namespace)
         except NotFound as error:

@@ -149,6 +149,8 @@ async def test_a_tenant_sees_its_namespace(reading: Reading) -> None:
         pytest.param("explain/kube-system/urgent", "", id="a pod of others"),
         pytest.param("explain/kube-system/none", "", id="a pod of others that does not exist"),
         pytest.param("history", "node=n1", id="a node's history"),
+        pytest.param("explain/default/patient", "node=n1", id="a node's cards"),
+        pytest.param("explain/default/patient", "node=n9", id="whether there is a node"),
     ],
 )
 async def test_a_tenant_sees_nothing_of_others(reading: Reading, path: str, query: str) -> None:
@@ -217,6 +219,7 @@ async def test_what_is_wrong_with_the_quotas_of_others_is_for_those_who_may_read
     [
         ("explain/default/nobody", "there is no pod nobody in namespace default"),
         ("explain/default/patient?n9", "there is no node n9"),
+        ("history?n9", "there is no node n9"),
     ],
 )
 async def test_what_does_not_exist_is_not_found(reading: Reading, path: str, why: str) -> None:
