@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import structlog
 
 from aliquot.clock import Clock, rfc3339
-from aliquot.kube import LEASES, AlreadyExists, Client, KubeError, NotFound
+from aliquot.kube import LEASES, NODES, AlreadyExists, Client, KubeError, NotFound
 from aliquot.model.load import LOAD, NodeLoad, write_load
 from aliquot.model.records import NODE_LEASES
 
@@ -60,9 +60,18 @@ class Heartbeat:
             await self._make(annotations, spec)
 
     async def _make(self, annotations: dict[str, str], spec: dict[str, Any]) -> None:
-        metadata = {"name": self._node, "namespace": NODE_LEASES, "annotations": annotations}
+        owners = await self._owners()
+        metadata = {"name": self._node, "namespace": NODE_LEASES, "annotations": annotations, "ownerReferences": owners}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         try:
             await self._client.create(LEASES, body, NODE_LEASES)
         except AlreadyExists:
             return  # the next beat renews it
+
+    async def _owners(self) -> list[dict[str, str]]:
+        """The Node, so that the Lease goes with it. Raises KubeError."""
+        try:
+            node = await self._client.get(NODES, self._node)
+        except NotFound:
+            return []
+        return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": node.metadata.uid}]

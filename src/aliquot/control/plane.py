@@ -115,7 +115,9 @@ class ControlPlane:
         self.unhealthy_maps = UnhealthyMaps(client, self.cluster, self.clock)
         self.budgets = Budgets(client, self.clock)
         self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
-        self.heartbeats = AgentHeartbeats(client, self.clock, self.cluster)
+        self.heartbeats = AgentHeartbeats(
+            client, self.clock, self.cluster, lambda name: self.nodes.get(name) is not None
+        )
         self.past_load = PastLoad(
             self.heartbeats.history, self.pods.with_uid, self.clock, self.settings.history.prometheus
         )

@@ -6,16 +6,18 @@ calls of schedulers are answered in between.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from aliquot.clock import rfc3339
 from aliquot.control import ControlPlane
+from aliquot.control.inputs.past_load import HOUR
+from aliquot.control.inputs.past_load import Past as PastUse
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import ANYONE, Caller
 from aliquot.endpoints.own_rights import OwnRights
@@ -24,22 +26,27 @@ from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import LONGEST_ID, MAX_READS, MAX_READS_OF_CALLER
+from aliquot.model import Pod
+from aliquot.model.bounds import LONGEST_ID, MAX_HISTORIES_ASKED, MAX_HISTORIES_SHOWN, MAX_READS, MAX_READS_OF_CALLER
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Verdict
 from aliquot.reports.explained import Explained, explained_by, explained_without
-from aliquot.reports.history import HistoryReport, cards_history, pod_history, pods_in_order
+from aliquot.reports.history import HistoryReport, card_history, pod_history, pods_in_order
 from aliquot.reports.nodes import NodeReport, NodesReport, node_report
 from aliquot.reports.of_plane import surroundings_of, view_of_plane
 from aliquot.reports.pods import PodReport, PodsReport, pod_report
 from aliquot.reports.queue import QueueReport, WaitingPod, queue_in_order
-from aliquot.reports.quota import QuotaReport, quota_report
+from aliquot.reports.quota import QuotaReport, quotas_in_order
 from aliquot.reports.report import Report
+from aliquot.reports.view import ClusterView
 from aliquot.reports.waste import WastefulPod, WasteReport, total_waste, wasteful_pod
 from aliquot.reports.why_waiting import without_engine
 
 PREFIX = "/v1"
 _STRETCH_SECONDS = 0.01
+_PATIENCE_SECONDS = 10.0
+"""How long one call asks Prometheus."""
+_YEAR_SECONDS = 366 * 86400.0
 _LIST_NODES = Action("list", "nodes")
 _LIST_PODS = Action("list", "pods")
 _HIDDEN = "a pod of another namespace"
@@ -51,6 +58,10 @@ _Made = TypeVar("_Made")
 
 class _Withheld(AliquotError):
     """The caller lacks a right."""
+
+
+class _Malformed(AliquotError):
+    """The query cannot be read."""
 
 
 class _Unknown(AliquotError):
@@ -65,15 +76,18 @@ class _Asked:
     namespace: str
     sees_all: bool
     node: str
+    seconds: float = HOUR
+    """Of the past."""
 
     def may_read(self, namespace: str) -> bool:
         return self.sees_all or namespace == self.namespace
 
 
 class ReadApi:
-    def __init__(self, plane: ControlPlane, rights: OwnRights) -> None:
+    def __init__(self, plane: ControlPlane, rights: OwnRights, *, most_histories: int = MAX_HISTORIES_SHOWN) -> None:
         self._plane = plane
         self._rights = rights
+        self._most_histories = most_histories
         self._turn = asyncio.Lock()
         self._reading = Counter[str]()
         """Calls in progress, by caller."""
@@ -95,7 +109,8 @@ class ReadApi:
     def _answering(self, report: Callable[[_Asked], Awaitable[Report]]) -> asgi.Handler:
         async def made(call: asgi.Call) -> Report:
             asked = await self._asked(call, report)
-            async with self._turn:
+            waits_for_prometheus = report == self._history and self._plane.past_load.asks_prometheus(asked.seconds)
+            async with nullcontext() if waits_for_prometheus else self._turn:
                 return await report(asked)
 
         return self._handler(made)
@@ -106,9 +121,11 @@ class ReadApi:
                 return _error("; ".join(trouble), 503)
             try:
                 with self._place_for(call):
-                    return asgi.json(await make(call))
+                    return await self._encoded(await make(call))
             except _Withheld as error:
                 return _error(str(error), 403)
+            except _Malformed as error:
+                return _error(str(error), 400)
             except (_Unknown, BadInput) as error:
                 return _error(str(error), 404)
             except (Refused, KubeError) as error:
@@ -134,23 +151,30 @@ class ReadApi:
     # -- rights
 
     async def _asked(self, call: asgi.Call, report: Callable[[_Asked], Awaitable[Report]]) -> _Asked:
-        """Raises _Withheld and Refused."""
+        """Raises _Withheld, _Malformed, _Unknown and Refused."""
         query = {key: values[-1] for key, values in parse_qs(call.query).items()}
         namespace = query.get("namespace", "")
         node = query.get("node", "") if report == self._history else ""  # a right to see nodes opens no other report
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
-        if node or report == self._nodes:
+        if node:
+            await self._require_node(call.caller, node)
+        elif report == self._nodes:
             await self._require(call.caller, _LIST_NODES, "list nodes")
         elif not sees_all:
             if not namespace:
                 raise _Withheld(f"{call.caller.name} may not list the pods of all namespaces; add ?namespace=NAME")
             await self._require_namespace(call.caller, namespace)
-        return _Asked(call.caller, namespace, sees_all, node)
+        return _Asked(call.caller, namespace, sees_all, node, _seconds(query.get("seconds", "")))
 
     async def _require_namespace(self, caller: Caller, namespace: str) -> None:
         if len(namespace) > LONGEST_ID:  # the answer would be remembered, with the name
             raise _Unknown(f"a namespace has at most {LONGEST_ID} characters")
         await self._require(caller, replace(_LIST_PODS, namespace=namespace), f"list the pods of namespace {namespace}")
+
+    async def _require_node(self, caller: Caller, node: str) -> None:
+        await self._require(caller, _LIST_NODES, "list nodes")
+        if self._plane.nodes.get(node) is None:
+            raise _Unknown(f"there is no node {node}")
 
     async def _require(self, caller: Caller, action: Action, what: str) -> None:
         if not await self._rights.allow(caller, action):
@@ -199,28 +223,71 @@ class ReadApi:
         return total_waste(await self._in_stretches(holding, wasted))
 
     async def _quota(self, asked: _Asked) -> QuotaReport:
-        report = quota_report(view_of_plane(self._plane), asked.namespace)
-        if report.trouble and not asked.sees_all:  # it quotes the map, and so other namespaces
-            return structs.replace(report, trouble=_QUOTA_TROUBLE)
-        return report
+        trouble = self._plane.cluster.quotas.trouble
+        if trouble and not asked.sees_all:  # it quotes the map, and so other namespaces
+            trouble = _QUOTA_TROUBLE
+        found = quotas_in_order(view_of_plane(self._plane), asked.namespace)
+        return QuotaReport(trouble=trouble, namespaces=await self._in_stretches(found, lambda quota: quota))
 
     async def _history(self, asked: _Asked) -> HistoryReport:
-        view, past = view_of_plane(self._plane), self._plane.heartbeats.history
+        view, past, notes = view_of_plane(self._plane), self._plane.past_load, list[str]()
         if asked.node:
-            return cards_history(view, past.card, asked.node)
-        pods = pods_in_order(view, asked.namespace)
-        found = await self._in_stretches(pods, lambda pod: pod_history(pod, past.pod))
-        return HistoryReport(histories=[each for each in found if each is not None])
+            gpus = view.cluster.cards(asked.node).gpus
+            cards = await self._known(gpus, lambda gpu, seconds: past.card(gpu.uuid, seconds), asked.seconds)
+            found = [card_history(asked.node, gpu.uuid, known) for gpu, known in cards]
+        else:
+            listed, most = self._with_past(view, asked)
+            pods = await self._known(listed[:most], lambda pod, span: past.pod(pod.metadata.uid, span), asked.seconds)
+            found = await self._in_stretches(pods, lambda known: pod_history(*known))
+            if len(listed) > most:
+                notes.append(f"pods with a history that are not shown: {len(listed) - most}; ask for a namespace")
+        if asked.seconds > HOUR and any(each.source != "prometheus" for each in found):
+            notes.append("where the source is memory, only the last hour is known")
+        return HistoryReport(histories=found, note="; ".join(notes))
+
+    def _with_past(self, view: ClusterView, asked: _Asked) -> tuple[list[Pod], int]:
+        """The pods that may have a history, and how many of them to show. Prometheus remembers what we forgot."""
+        if self._plane.past_load.asks_prometheus(asked.seconds):
+            holds = self._plane.cluster.ledger.nodes_of
+            return pods_in_order(view, lambda uid: bool(holds(uid)), asked.namespace), MAX_HISTORIES_ASKED
+        return pods_in_order(view, self._plane.heartbeats.history.has_pod, asked.namespace), self._most_histories
+
+    async def _known(
+        self, items: Iterable[_Item], ask: Callable[[_Item, float], Awaitable[PastUse | None]], seconds: float
+    ) -> list[tuple[_Item, PastUse]]:
+        """What is known of each for the last so many seconds. Once Prometheus has failed or taken long, memory answers
+        for the rest."""
+        past, clock, found = self._plane.past_load, self._plane.clock, list[tuple[_Item, PastUse]]()
+        began = clock.monotonic()
+        async for item in self._with_pauses(items):
+            if (known := await ask(item, seconds)) is not None:
+                found.append((item, known))
+            if past.trouble or clock.monotonic() - began > _PATIENCE_SECONDS:
+                seconds = min(seconds, HOUR)
+        return found
 
     async def _in_stretches(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> list[_Made]:
-        clock, made = self._plane.clock, list[_Made]()
+        return [make(item) async for item in self._with_pauses(items)]
+
+    async def _with_pauses(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
+        """Schedulers are answered in the pauses."""
+        clock = self._plane.clock
         began = clock.monotonic()
         for item in items:
-            made.append(make(item))
+            yield item
             if clock.monotonic() - began > _STRETCH_SECONDS:
                 await clock.sleep(0)
                 began = clock.monotonic()
-        return made
+
+    async def _encoded(self, report: Report) -> asgi.Response:
+        """In stretches, too. A thread would not help: whoever encodes holds the interpreter's lock."""
+        parts: dict[str, Any] = {}
+        for field in structs.fields(report):
+            value = getattr(report, field.name)
+            if isinstance(value, list):
+                value = await self._in_stretches(value, lambda item: Raw(asgi.json(item).body))
+            parts[field.encode_name] = value
+        return asgi.json(parts)
 
     # -- explain
 
@@ -231,9 +298,9 @@ class ReadApi:
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
         if not sees_all:
             await self._require_namespace(call.caller, namespace)
+        if node:
+            await self._require_node(call.caller, node)
         asked = _Asked(call.caller, namespace, sees_all, node)
-        if node and self._plane.nodes.get(node) is None:
-            raise _Unknown(f"there is no node {node}")
         try:
             pod = await self._plane.client.get(PENDING_PODS, name, namespace)
         except NotFound as error:
@@ -249,6 +316,19 @@ class ReadApi:
         ruled_out = around.closed_to(cluster, pod, found).ruled_out(around.nodes.values())
         told = await asyncio.to_thread(cluster.explaining(found, ruled_out), Effort())
         return explained_by(cluster, pod, around, found, told, asked.may_read, node=asked.node)
+
+
+def _seconds(text: str) -> float:
+    """Raises _Malformed."""
+    if not text:
+        return HOUR
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _YEAR_SECONDS:
+        raise _Malformed(f"?seconds= takes a number above 0, at most {_YEAR_SECONDS:.0f}")
+    return seconds
 
 
 def _without_names(report: NodeReport, asked: _Asked) -> NodeReport:

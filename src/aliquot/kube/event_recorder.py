@@ -11,7 +11,7 @@ from aliquot.kube.resources import EVENTS
 from aliquot.model import Node, Pod
 from aliquot.model.bounds import MAX_EVENTS
 
-_COUNTED_SECONDS = 600.0
+_COUNTED_SECONDS = 3600.0
 """If the same event happens again within so many seconds, its count rises. Later it is a new Event."""
 _BURST = 25.0
 _REFILL_SECONDS = 300.0

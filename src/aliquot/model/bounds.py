@@ -142,6 +142,10 @@ MAX_SEARCHING_PODS, MAX_SEARCHING_NAMESPACES = 10_000, 1_000
 MAX_HISTORIES = 100_000
 """Cards, and as many pods, whose load of the last hour is kept, in 720 bytes each. Beyond this, new ones have no
 history."""
+MAX_HISTORIES_SHOWN = 1000
+"""Pods in one answer with histories, which then has 8 MB. A note counts the others."""
+MAX_HISTORIES_ASKED = 100
+"""The same of an answer with more than the last hour: Prometheus is asked about each pod."""
 MAX_SHAPES = 512
 """Shapes of pods that are counted for policies. Beyond this, the rarest is forgotten."""
 MAX_COUNTED_PODS = 20_000

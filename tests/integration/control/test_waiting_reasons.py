@@ -13,7 +13,7 @@ from aliquot.model.admission import PLACEABLE
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.of_plane import leaders_verdict
 from tests.factories import GPU_MEM, container_manifest, make_cards
-from tests.fakes import until
+from tests.fakes import answer, until
 from tests.integration.room import Room
 
 TYPO = {"resources": {"limits": {"aliyun.com/gpu-memory": "3"}}}
@@ -43,10 +43,11 @@ class Reasons:
         return next((each for each in conditions if each["type"] == PLACEABLE), None)
 
     def events(self, pod: Pod) -> list[tuple[str, str]]:
+        return [(each["reason"], each["message"]) for each in self.event_objects(pod)]
+
+    def event_objects(self, pod: Pod) -> list[dict[str, Any]]:
         found = [held.obj for held in self.room.api.store.snapshot("events")]
-        return [
-            (each["reason"], each["message"]) for each in found if each["involvedObject"]["uid"] == pod.metadata.uid
-        ]
+        return [each for each in found if each["involvedObject"]["uid"] == pod.metadata.uid]
 
     def writes(self) -> int:
         return sum(1 for seen in self.room.api.writes() if PLACEABLE in str(seen.body))
@@ -109,6 +110,64 @@ async def test_a_verdict_too_long_for_a_pod_is_written_once_too(reasons: Reasons
     assert reasons.writes() == 1
     ((reason, message),) = reasons.events(pod)
     assert (reason, len(message)) == ("NoSuchModel", 1000)
+
+
+async def test_an_event_is_repeated_before_it_expires_and_the_pod_is_left_alone(reasons: Reasons, room: Room) -> None:
+    pod = await room.add_pod(gpu_mem=16)
+
+    for _ in range(180):
+        await reasons.look(60.0)
+
+    (event,) = reasons.event_objects(pod)
+    assert event["count"] == 4  # at once, and after 45, 90 and 135 minutes
+    assert reasons.writes() == 1
+
+
+async def test_an_event_that_fails_is_written_soon_after(reasons: Reasons, room: Room) -> None:
+    pod = await room.add_pod(gpu_mem=16)
+    room.api.script("POST", "/events", answer(500))
+    await reasons.look()
+    assert (reasons.writes(), reasons.events(pod)) == (1, [])
+
+    for _ in range(2):
+        await reasons.look(60.0)
+
+    assert [reason for reason, _ in reasons.events(pod)] == ["TooLarge"]
+    assert reasons.writes() == 1
+
+
+async def test_a_new_leader_repeats_an_event_that_may_be_about_to_expire(reasons: Reasons, room: Room) -> None:
+    pod = await room.add_pod("waits", 16)
+    await reasons.look()
+    plane = room.plane
+    successor = WaitingReasons(room.client, plane.pod_events, plane.leadership, room.clock)
+    for known in plane.pods.all():
+        successor.see(known)
+
+    for _ in range(14):
+        await reasons.look(60.0, successor)
+    assert [event["count"] for event in reasons.event_objects(pod)] == [1]
+    for _ in range(2):
+        await reasons.look(60.0, successor)
+
+    assert [event["count"] for event in reasons.event_objects(pod)] == [2]
+    assert reasons.writes() == 1
+
+
+async def test_a_follower_knows_from_the_condition_when_the_event_was_written(reasons: Reasons, room: Room) -> None:
+    pod = await room.add_pod("waits", 16)
+    plane = room.plane
+    follower = WaitingReasons(room.client, plane.pod_events, plane.leadership, room.clock)
+    follower.see(pod)
+    await reasons.look(1800.0)
+    for known in plane.pods.all():
+        follower.see(known)
+
+    await reasons.look(2640.0, follower)
+    assert [event["count"] for event in reasons.event_objects(pod)] == [1]
+    await reasons.look(120.0, follower)
+
+    assert [event["count"] for event in reasons.event_objects(pod)] == [2]
 
 
 async def test_a_new_verdict_is_written_and_replaces_the_old_one(reasons: Reasons, room: Room) -> None:

@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from aliquot.clock import Clock
+from aliquot.control.inputs.past_load import PastLoad
 from aliquot.control.state.events import QuotasRead
 from aliquot.embedded.api import resources
-from aliquot.endpoints.asgi import ANYONE, Call, Caller, Routes
+from aliquot.endpoints.asgi import ANYONE, Call, Caller, Response, Routes
+from aliquot.endpoints.asgi import json as json_answer
 from aliquot.endpoints.callers import Callers, Known
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.read_api import ReadApi
@@ -18,7 +22,9 @@ from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
+from aliquot.model.load import CardLoad, NodeLoad, PodLoad
 from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
+from tests.integration.endpoints.serving import served
 from tests.integration.room import Room
 
 ADMIN, TENANT, STRANGER, NODE_READER = "admin", "jane", "joe", "nora"
@@ -44,10 +50,10 @@ def clock() -> BusyClock:
 
 
 class Reading:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, **bounds: int) -> None:
         self.room = room
         self.rights = OwnRights(room.client, room.clock)
-        self._routes = Routes(ReadApi(room.plane, self.rights).routes())
+        self._routes = Routes(ReadApi(room.plane, self.rights, **bounds).routes())
 
     async def get(self, path: str, user: str | None = ADMIN, query: str = "", address: str = "") -> tuple[int, Any]:
         found = self._routes.find("GET", f"/v1/{path}")
@@ -79,6 +85,14 @@ def give(room: Room, user: str, namespace: str = "", resource: str = "*") -> Non
     else:
         registry.create(resources.CLUSTER_ROLES, "", role)
         registry.create(resources.CLUSTER_ROLE_BINDINGS, "", binding)
+
+
+def measure(room: Room) -> None:
+    """Node n1 reports how busy its cards and pods are."""
+    entries = room.plane.cluster.ledger.entries("n1")
+    pods = {entry.uid: {part.uuid: PodLoad(cores=0.5) for part in entry.placement.slices()} for entry in entries}
+    load = NodeLoad(1.0, {uuid: CardLoad(0.5) for used in pods.values() for uuid in used}, pods)
+    room.plane.heartbeats.history.take("n1", room.clock.wall_ns() / 1e9, load, entries)
 
 
 @pytest.fixture
@@ -135,6 +149,8 @@ async def test_a_tenant_sees_its_namespace(reading: Reading) -> None:
         pytest.param("explain/kube-system/urgent", "", id="a pod of others"),
         pytest.param("explain/kube-system/none", "", id="a pod of others that does not exist"),
         pytest.param("history", "node=n1", id="a node's history"),
+        pytest.param("explain/default/patient", "node=n1", id="a node's cards"),
+        pytest.param("explain/default/patient", "node=n9", id="whether there is a node"),
     ],
 )
 async def test_a_tenant_sees_nothing_of_others(reading: Reading, path: str, query: str) -> None:
@@ -203,6 +219,7 @@ async def test_what_is_wrong_with_the_quotas_of_others_is_for_those_who_may_read
     [
         ("explain/default/nobody", "there is no pod nobody in namespace default"),
         ("explain/default/patient?n9", "there is no node n9"),
+        ("history?n9", "there is no node n9"),
     ],
 )
 async def test_what_does_not_exist_is_not_found(reading: Reading, path: str, why: str) -> None:
@@ -245,17 +262,32 @@ async def test_all_callers_leave_places_to_schedulers(reading: Reading) -> None:
     assert answers[-1][1] == {"error": "too many reads are in progress; try again"}
 
 
-@pytest.mark.parametrize(("path", "parts"), [("nodes", 1), ("pods", 4), ("queue", 2), ("waste", 4), ("history", 4)])
-async def test_schedulers_are_answered_between_the_parts_of_a_report(
+@pytest.mark.parametrize(
+    ("path", "parts"), [("nodes", 1), ("pods", 4), ("queue", 2), ("waste", 4), ("quota", 3), ("history", 2)]
+)
+async def test_schedulers_are_answered_between_the_parts_of_a_report_as_it_is_made_and_encoded(
     reading: Reading, clock: BusyClock, path: str, parts: int
 ) -> None:
+    reading.room.plane.cluster.apply(QuotasRead('{"a": {}, "b": {}, "c": {}}'))
+    measure(reading.room)
     clock.asked.clear()
     clock.step = 1.0
 
     assert (await reading.get(path))[0] == 200
 
     clock.step = 0.0
-    assert clock.asked.count(0) >= parts
+    assert clock.asked.count(0) >= 2 * parts
+
+
+async def test_an_answer_has_so_many_histories_and_counts_the_others(reading: Reading) -> None:
+    measure(reading.room)
+    _, every = await reading.get("history")
+    assert ([past["name"] for past in every["histories"]], every["note"]) == (["mine", "theirs"], "")
+
+    _, few = await Reading(reading.room, most_histories=1).get("history")
+
+    assert [past["name"] for past in few["histories"]] == ["mine"]
+    assert few["note"] == "pods with a history that are not shown: 1; ask for a namespace"
 
 
 async def test_a_review_that_takes_long_delays_nobody_else(reading: Reading) -> None:
@@ -335,3 +367,93 @@ async def test_without_the_right_to_review_the_rule_is_named(reading: Reading) -
 
     assert status == 503
     assert "subjectaccessreviews" in body["error"]
+
+
+# -- more than the last hour
+
+
+class FakePrometheus:
+    """Knows one sample of everything. `asked` are the queries, `status` is how it answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.status = 200
+
+    async def answer(self, call: Call) -> Response:
+        self.asked.append(parse_qs(call.query)["query"][0])
+        value = "0.25" if "cores" in self.asked[-1] else "1024"
+        return json_answer({"status": "success", "data": {"result": [{"values": [[1000, value]]}]}}, self.status)
+
+
+@pytest.fixture
+async def prometheus(reading: Reading) -> AsyncIterator[FakePrometheus]:
+    fake, plane = FakePrometheus(), reading.room.plane
+    measure(reading.room)
+    async with served(Routes({("GET", "/api/v1/query_range"): fake.answer})) as url:
+        plane.past_load = PastLoad(plane.heartbeats.history, plane.pods.with_uid, plane.clock, url)
+        yield fake
+        await plane.past_load.close()
+
+
+def _sources(report: Any) -> list[tuple[str, str, list[float | None]]]:
+    return [
+        (past["name"] or past["uuid"], past["source"], [sample["cores"] for sample in past["samples"]])
+        for past in report["histories"]
+    ]
+
+
+async def test_more_than_the_last_hour_comes_from_prometheus(reading: Reading, prometheus: FakePrometheus) -> None:
+    memory = reading.room.plane.heartbeats.history
+    for entry in reading.room.plane.cluster.ledger.all():
+        memory.forget_pod(entry.uid)  # as if the server had just started
+
+    _, pods = await reading.get("history", query="seconds=86400")
+    _, cards = await reading.get("history", query="seconds=86400&node=n1")
+
+    assert _sources(pods) == [("mine", "prometheus", [0.25]), ("theirs", "prometheus", [0.25])]
+    assert _sources(cards) == [("GPU-n1-0", "prometheus", [0.25]), ("GPU-n1-1", "prometheus", [0.25])]
+    assert (pods["note"], cards["note"]) == ("", "")
+    assert len(prometheus.asked) == 8
+
+
+async def test_a_tenant_s_call_asks_prometheus_about_its_own_pods_only(
+    reading: Reading, prometheus: FakePrometheus
+) -> None:
+    assert (await reading.get("history", TENANT, "seconds=86400"))[0] == 403
+    assert (await reading.get("history", TENANT, "seconds=86400&node=n1"))[0] == 403
+    assert prometheus.asked == []
+
+    _, shown = await reading.get("history", TENANT, "seconds=86400&namespace=default")
+
+    assert [name for name, *_ in _sources(shown)] == ["mine"]
+    assert prometheus.asked
+    assert all('namespace="default",pod="mine"' in query for query in prometheus.asked)
+
+
+async def test_an_hour_and_less_comes_from_memory(reading: Reading, prometheus: FakePrometheus) -> None:
+    await reading.room.clock.move(1200.0)
+
+    _, hour = await reading.get("history", query="seconds=3600")
+    _, minutes = await reading.get("history", query="seconds=600")
+
+    assert _sources(hour) == [("mine", "memory", [0.5]), ("theirs", "memory", [0.5])]
+    assert (minutes["histories"], prometheus.asked) == ([], [])
+
+
+async def test_a_prometheus_that_fails_is_asked_once_and_memory_answers(
+    reading: Reading, prometheus: FakePrometheus
+) -> None:
+    prometheus.status = 500
+
+    _, shown = await reading.get("history", query="seconds=86400")
+
+    assert _sources(shown) == [("mine", "memory", [0.5]), ("theirs", "memory", [0.5])]
+    assert shown["note"] == "where the source is memory, only the last hour is known"
+    assert len(prometheus.asked) == 2  # cores and memory of the first pod
+
+
+@pytest.mark.parametrize("seconds", ["day", "0", "-1", "nan", "1e99"])
+async def test_seconds_are_a_number(reading: Reading, seconds: str) -> None:
+    status, told = await reading.get("history", query=f"seconds={seconds}")
+
+    assert (status, told) == (400, {"error": "?seconds= takes a number above 0, at most 31622400"})

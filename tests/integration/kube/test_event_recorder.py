@@ -56,7 +56,7 @@ async def test_other_words_reasons_and_pods_are_other_events(told: Told) -> None
 async def test_after_a_while_the_same_is_news_again(told: Told) -> None:
     pod = make_pod()
     await told.write(pod)
-    await told.clock.move(601)
+    await told.clock.move(3601)
     await told.write(pod)
     assert told.shown() == [("no room", 1), ("no room", 1)]
 

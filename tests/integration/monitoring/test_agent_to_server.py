@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from aliquot.agent.heartbeat import Heartbeat
 from tests.fakes import until
 from tests.integration.monitoring.cluster import BUSY, running_agent
 from tests.integration.room import Room
@@ -37,5 +38,23 @@ async def test_an_agent_that_ends_is_noticed_within_two_periods(room: Room, fold
     await room.clock.move(40 - silence)
     assert room.plane.heartbeats.silent() == []
     await room.clock.move(1)
+    assert room.plane.heartbeats.silent() == ["n1"]
+
+
+async def test_the_lease_of_a_node_that_is_removed_goes_with_it(room: Room, folder: Path) -> None:
+    async with running_agent(room, folder):
+        await until(lambda: room.plane.heartbeats.leases.all(), "the agent beats", passing=room.clock)
+
+    await room.remove_node("n1")
+
+    await until(lambda: room.plane.heartbeats.leases.all() == [], "the Lease is collected")
+
+
+async def test_a_lease_that_outlives_its_node_is_nobody_s_silence(room: Room, folder: Path) -> None:
+    async with running_agent(room, folder):
+        await Heartbeat(room.client, "gone", room.clock).beat()
+        await until(lambda: len(room.plane.heartbeats.leases.all()) == 2, "both are known", passing=room.clock)
+    await room.clock.move(60)
+
     assert room.plane.heartbeats.silent() == ["n1"]
     assert "the agents of these nodes are silent: n1" in room.plane.notes()

@@ -1,6 +1,7 @@
 """Live agents: an informer cache of the Leases that they renew, one per node, and the load that these report."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -39,10 +40,13 @@ class AgentHeartbeats:
     """Trusts no other machine's clock: a Lease was renewed, and a load measured, when we saw it change. What the first
     list shows may be days old, so it counts only after its next change."""
 
-    def __init__(self, client: Client, clock: Clock, cluster: ClusterState) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, cluster: ClusterState, has_node: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self._client = client
         self._clock = clock
         self.cluster = cluster
+        self._has_node = has_node
         self._missing: list[str] = []
         self._moved_at: dict[str, float] = {}
         self._measured_at: dict[str, float] = {}
@@ -67,11 +71,10 @@ class AgentHeartbeats:
             tasks.create_task(self._tick())
 
     def silent(self) -> list[str]:
-        """Nodes whose agents have not renewed their Lease within its duration."""
+        """Nodes whose agents have not renewed their Lease within its duration. A Lease may outlive its Node."""
         now = self._clock.monotonic()
-        return sorted(
-            lease.metadata.name for lease in self.leases.all() if now - self._moved_at[lease.key] > _seconds(lease)
-        )
+        late = (lease for lease in self.leases.all() if now - self._moved_at[lease.key] > _seconds(lease))
+        return sorted(lease.metadata.name for lease in late if self._has_node(lease.metadata.name))
 
     def silence(self, node: str) -> float | None:
         """Seconds since we saw a node's agent renew its Lease; None if it has none."""

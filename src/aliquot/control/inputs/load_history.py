@@ -58,6 +58,9 @@ class _Rings:
         arrays = (self._cores, self._mib, self._first, self._last, self._busy, self._count)
         return sum(array.nbytes for array in arrays)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
+
     def add(self, name: str, slot: int, use: Use) -> None:
         row = self._rows.get(name)
         if row is None:
@@ -160,6 +163,9 @@ class LoadHistory:
 
     def pod(self, uid: str) -> History | None:
         return self._pods.get(uid)
+
+    def has_pod(self, uid: str) -> bool:
+        return uid in self._pods
 
     def idle_since(self, uid: str) -> float | None:
         """When a pod was last at work, in seconds since the epoch; None while it is, or if nobody can tell."""

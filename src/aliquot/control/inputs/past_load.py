@@ -1,7 +1,7 @@
 """The load of the past, for whoever asks: the last hour from memory, more from Prometheus if there is one."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
@@ -13,7 +13,7 @@ from aliquot.errors import NoAnswerFromPrometheus
 from aliquot.model import Pod
 
 _log = structlog.get_logger()
-_HOUR = LENGTH * PERIOD
+HOUR = LENGTH * PERIOD
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,22 @@ class PastLoad:
     def notes(self) -> list[str]:
         return [f"load is known for the last hour only: {self.trouble}"] if self.trouble else []
 
-    async def card(self, uuid: str, seconds: float = _HOUR) -> Past | None:
+    def asks_prometheus(self, seconds: float) -> bool:
+        return self._prometheus is not None and seconds > HOUR
+
+    async def card(self, uuid: str, seconds: float = HOUR) -> Past | None:
         """Of a card by its UUID, for the last so many seconds; None if nothing is known."""
-        recent, now = self._memory.card(uuid), self._now()
-        if self._prometheus is None or seconds <= _HOUR:
+        now = self._now()
+        recent = _since(now - seconds, self._memory.card(uuid))
+        if self._prometheus is None or seconds <= HOUR:
             return _of_memory(recent)
         return await self._asked(self._prometheus.card(uuid, now - seconds, now), recent)
 
-    async def pod(self, uid: str, seconds: float = _HOUR) -> Past | None:
+    async def pod(self, uid: str, seconds: float = HOUR) -> Past | None:
         """Of a pod by its UID. An earlier pod of the same name does not count."""
-        recent, pod, now = self._memory.pod(uid), self._pod_with(uid), self._now()
-        if self._prometheus is None or seconds <= _HOUR or pod is None:
+        pod, now = self._pod_with(uid), self._now()
+        recent = _since(now - seconds, self._memory.pod(uid))
+        if self._prometheus is None or seconds <= HOUR or pod is None:
             return _of_memory(recent)
         meta = pod.metadata
         since = max(now - seconds, _created(pod))
@@ -75,6 +80,14 @@ class PastLoad:
             return _of_memory(recent)
         idle_since = recent.idle_since if recent is not None else None
         return Past(History(samples[0].at, samples, idle_since), "prometheus")
+
+
+def _since(begin: float, recent: History | None) -> History | None:
+    """The part of a history after that time."""
+    if recent is None:
+        return None
+    samples = tuple(sample for sample in recent.samples if sample.at + PERIOD > begin)
+    return replace(recent, samples=samples) if samples else None
 
 
 def _of_memory(recent: History | None) -> Past | None:

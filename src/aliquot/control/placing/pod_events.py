@@ -36,12 +36,17 @@ class PodEvents:
         if await self._set_condition(pod, condition):
             await self._event(pod, "Warning", "FailedScheduling", why)
 
-    async def cannot_be_placed(self, pod: Pod, reason: str, why: str) -> None:
-        """Report why a pod waits, in our own condition and in an event."""
+    async def cannot_be_placed(self, pod: Pod, reason: str, why: str) -> bool:
+        """Report why a pod waits, in our own condition and in an event. Returns False if one of them failed."""
         why = why[:LONGEST_MESSAGE]
         condition = {"type": PLACEABLE, "status": "False", "reason": reason, "message": why}
-        if await self._set_condition(pod, condition | {"lastTransitionTime": rfc3339(self._clock.wall_ns())}):
-            await self._event(pod, "Warning", reason, why)
+        moment = rfc3339(self._clock.wall_ns())
+        is_set = await self._set_condition(pod, condition | {"lastTransitionTime": moment})
+        return is_set and await self.still_cannot_be_placed(pod, reason, why)
+
+    async def still_cannot_be_placed(self, pod: Pod, reason: str, why: str) -> bool:
+        """The event alone, which does not make the scheduler try the pod. Returns False if it failed."""
+        return await self._event(pod, "Warning", reason, why[:LONGEST_MESSAGE])
 
     async def is_placed(self, pod: Pod) -> None:
         """Remove our condition from a pod that was bound."""
@@ -85,7 +90,7 @@ class PodEvents:
         except KubeError as error:
             _log.warning("cannot fail a pod without room", pod=pod.key, why=why, error=str(error))
 
-    async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
+    async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> bool:
         try:
             if not await self._events.write(pod, kind=kind, reason=reason, message=message):
                 _log.debug(
@@ -93,3 +98,5 @@ class PodEvents:
                 )
         except KubeError as error:
             _log.warning("cannot write an event", pod=pod.key, reason=reason, error=str(error))
+            return False
+        return True

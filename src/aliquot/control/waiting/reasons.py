@@ -2,7 +2,7 @@
 
 kube-scheduler asks an extender last. A pod with a misspelt resource, or for a node whose agent is silent, gets
 "Insufficient ..." from it and nothing from us. So the leader judges every waiting pod by itself, a moment after it came
-and then less and less often, and writes its verdict once.
+and then less and less often, and writes its verdict once. Only the event is repeated, because it expires.
 
 The verdict is on the pod: a new leader compares it with its own and writes nothing that is there already.
 """
@@ -78,7 +78,7 @@ class WaitingReasons:
                 self._placed[uid] = pod
                 self._wake.set()
         elif (known := self._waiting.get(uid)) is not None:
-            known.pod = pod
+            known.shows(pod, self._clock.monotonic())
         elif pod.asks_extended and self._is_served(pod):
             self._waiting.put(uid, pod.metadata.namespace, Waiting(pod, self._clock.monotonic() + FIRST_SECONDS))
             self._wake.set()
@@ -141,11 +141,19 @@ class WaitingReasons:
     async def _write(self, waiting: Waiting) -> None:
         now, told, pod = self._clock.monotonic(), waiting.told, waiting.pod
         condition = reason_on(pod)
-        if told is None or (condition is not None and condition.message == told.message) or not waiting.may_write(now):
+        if told is None:
+            return
+        if condition is not None and condition.message == told.message:
+            if now < waiting.event_due:
+                return
+            write = self._pod_events.still_cannot_be_placed
+        elif waiting.may_write(now):
+            waiting.written(now)
+            write = self._pod_events.cannot_be_placed
+        else:
             return
         self._pace.spend(min(1, self._pace.left()))
-        waiting.written(now)
-        await self._pod_events.cannot_be_placed(pod, told.reason, told.message)
+        waiting.has_event(now, is_written=await write(pod, told.reason, told.message))
 
     async def _clear(self) -> None:
         """Remove our condition from pods that were bound."""

@@ -1,6 +1,7 @@
 """When a waiting pod is judged, and when a new verdict may be written on it.
 
-A write on a pod makes kube-scheduler try it once more, so writes become rarer the more a pod has had.
+A write on a pod makes kube-scheduler try it once more, so writes become rarer the more a pod has had. An event wakes
+nobody, so it is repeated before it expires.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ FIRST_SECONDS = 2.0
 """Time for the scheduler to bind a new pod."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
 _FIRST_GAP, _LONGEST_GAP = 10.0, 600.0
+_REPEAT_SECONDS, _RETRY_SECONDS = 2700.0, 30.0
+"""Kubernetes keeps an event for an hour."""
+_UNKNOWN_SECONDS = 900.0
+"""After this much time the event may be due that an earlier leader wrote before we came."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,23 @@ class Waiting:
     gap: float = _FIRST_GAP
     writable: float = 0.0
     """When a write is allowed again."""
+
+    event_due: float = 0.0
+    """When the event is written again, if the pod still has the same condition."""
+
+    def __post_init__(self) -> None:
+        self.event_due = self.due + _UNKNOWN_SECONDS
+
+    def shows(self, pod: Pod, now: float) -> None:
+        """Take in a change of the pod. A leader writes an event with each new condition."""
+        before, after = reason_on(self.pod), reason_on(pod)
+        is_ours = self.told is not None and after is not None and after.message == self.told.message
+        if before != after and not is_ours:
+            self.event_due = now + _REPEAT_SECONDS
+        self.pod = pod
+
+    def has_event(self, now: float, *, is_written: bool) -> None:
+        self.event_due = now + (_REPEAT_SECONDS if is_written else _RETRY_SECONDS)
 
     def full(self) -> PendingPod | None:
         """The pod in full, with the status and metadata that it has now. None if it has to be read."""
