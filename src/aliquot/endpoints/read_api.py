@@ -23,7 +23,7 @@ from aliquot.endpoints.asgi import ANYONE, Caller
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.engine import Effort
 from aliquot.errors import AliquotError, BadInput, Refused
-from aliquot.kube import KubeError, NotFound
+from aliquot.kube import KubeError, NotFound, NotSent
 from aliquot.kube.resources import PENDING_PODS
 from aliquot.kube.reviews import Action
 from aliquot.model import Pod
@@ -294,6 +294,10 @@ class ReadApi:
     async def _explained(self, call: asgi.Call) -> Explained:
         """Raises _Withheld, _Unknown, Refused and KubeError."""
         namespace, _, name = call.tail.partition("/")
+        try:
+            PENDING_PODS.path(namespace, name)
+        except NotSent as error:
+            raise _Unknown(str(error)) from error
         node = parse_qs(call.query).get("node", [""])[-1]
         sees_all = await self._rights.allow(call.caller, _LIST_PODS)
         if not sees_all:
