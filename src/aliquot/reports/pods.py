@@ -36,7 +36,7 @@ class PodReport(Report, frozen=True, kw_only=True):
     asks: str
     """What it asks for, in words."""
     trouble: str = ""
-    """Why what it asks for makes no sense."""
+    """Why what it asks for makes no sense, or that no node has it."""
     is_unsure: bool = False
     """Whether nothing tells which cards it has, so that it is charged where it may be."""
     priority: int = 0
@@ -86,14 +86,15 @@ def pods_report(view: ClusterView, namespace: str = "") -> PodsReport:
 
 def pod_report(view: ClusterView, pod: Pod) -> PodReport | None:
     """None for a pod that asks for no cards."""
-    dialect = asks = trouble = ""
+    dialect = asks = ""
+    trouble = view.no_such_resource(pod)
     try:
         demand = view.cluster.demand_of(pod)
     except BadDemand as error:
-        trouble = str(error)
-    else:
-        if demand is None:
-            return None
+        demand, trouble = None, trouble or str(error)
+    if demand is None and not trouble:
+        return None
+    if demand is not None:
         dialect, asks = demand.dialect.name, needs_text(demand.request)
     meta = pod.metadata
     cards = _cards(view, pod)

@@ -81,7 +81,7 @@ def _queue(
                 since=_created(pod),
                 waiting_seconds=None if created is None else round(view.now - created, 1),
                 asks=report.asks,
-                fits_on=fit.node_for(pod),
+                fits_on="" if report.trouble else fit.node_for(pod),
                 why=report.trouble or _said(pod),
             )
         before = pod.key

@@ -15,7 +15,7 @@ class WhatIfPod(Report, frozen=True, kw_only=True):
     """By index."""
     model: str = ""
     why: str = ""
-    """Why it would wait, as kube-scheduler counts the reasons."""
+    """Why it would wait: a resource that no node has, or the reasons as kube-scheduler counts them."""
 
 
 class WhatIfReport(Report, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ def what_if(view: ClusterView, pods: Sequence[Pod]) -> WhatIfReport:
             demand = view.cluster.demand_of(pod)
             choice = chooser.choose(pod)
             if choice.node is None:
-                found.append(WhatIfPod(name=pod.metadata.name, why=choice.why))
+                found.append(WhatIfPod(name=pod.metadata.name, why=view.no_such_resource(pod) or choice.why))
                 if demand is not None and not remedies:
                     remedies = tuple(each.text for each in view.cluster.explain(demand).relaxations)
                 continue

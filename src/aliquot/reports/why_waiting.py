@@ -18,7 +18,7 @@ from aliquot.model.constraints import ModelConstraint
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import OF_REASON, Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes, Obstacle
-from aliquot.reports.resource_names import advice, asked_resources, offered_resources, unknown_resources
+from aliquot.reports.resource_names import asked_resources, no_such_resource, offered_resources
 from aliquot.reports.scheduler_words import about_other_plugins, about_volumes, refusal_of_scheduler
 
 _NO_NODE = Verdict(Cause.NO_NODE, Outlook.NEVER, "no node has a card that Aliquot shares")
@@ -65,9 +65,7 @@ def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings)
     if settled := _settled(pod):
         return settled
     offered = offered_resources(around.nodes.values())
-    if unknown := unknown_resources(pod, cluster.dialects, offered):
-        hint = advice(unknown[0], cluster.dialects, offered)
-        sentence = f"no node has the resource {unknown[0]}" + (f"; {hint}" if hint else "")
+    if sentence := no_such_resource(pod, cluster.dialects, offered):
         return Verdict(Cause.NO_SUCH_RESOURCE, Outlook.NEVER, sentence)
     try:
         demand = cluster.demand_of(pod)

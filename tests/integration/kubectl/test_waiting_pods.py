@@ -1,0 +1,55 @@
+"""What the commands say about pods that wait for something other than a card."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.factories import make_pod
+from tests.integration.kubectl.cluster import at, cluster
+from tests.integration.kubectl.command import archived, gpu
+
+NEAREST = "no node has the resource aliyun.com/gpu-memory; did you mean aliyun.com/gpu-mem?"
+
+
+def waits(name: str, limits: dict[str, str], **fields: Any) -> Any:
+    containers = [{"name": "main", "image": "registry.example/app:1", "resources": {"limits": limits}}]
+    return make_pod(
+        name,
+        uid=f"uid-{name}",
+        containers=containers,
+        metadata={"creationTimestamp": at(600)},
+        status={"phase": "Pending", **fields.pop("status", {})},
+        **fields,
+    )
+
+
+def shown(folder: Path, *arguments: str, pods: list[Any]) -> str:
+    ended = gpu(*arguments, "--from", archived(cluster(pods=pods), folder))
+    return ended.out + ended.err
+
+
+def test_a_misspelt_resource_waits_in_the_queue_with_the_nearest_name(tmp_path: Path) -> None:
+    pods = [waits("misspelt", {"aliyun.com/gpu-memory": "3"})]
+    assert NEAREST in shown(tmp_path, "queue", "-o", "wide", "--no-headers", pods=pods)
+    row = shown(tmp_path, "pods", "-o", "wide", "--no-headers", pods=pods)
+    assert row.split()[:2] == ["misspelt", "Invalid"]
+    assert NEAREST in row
+
+
+def test_a_misspelt_resource_beside_a_known_one_fits_nowhere(tmp_path: Path) -> None:
+    pods = [waits("both", {"aliyun.com/gpu-mem": "3", "aliyun.com/gpu-memory": "3"})]
+    row = shown(tmp_path, "queue", "-o", "wide", "--no-headers", pods=pods).split()
+    assert row[5:8] == ["-", "3", "units"]
+
+
+def test_devices_of_other_vendors_are_not_ours(tmp_path: Path) -> None:
+    pods = [waits("other", {"example.com/fpga": "1"})]
+    assert shown(tmp_path, "queue", pods=pods) == "no pods wait for cards in namespace default\n"
+
+
+def test_whatif_offers_the_nearest_name(tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: "
+        "[{name: main, resources: {limits: {aliyun.com/gpu-memory: 3}}}]}}"
+    )
+    assert f"p would wait: {NEAREST}\n" in shown(tmp_path, "whatif", "-f", str(manifest), pods=[])
