@@ -114,6 +114,7 @@ def explained_by(
         changes=tuple(dict.fromkeys(_changes(around, closed, by_reason, told, may_read))),
         nodes=tuple(finding.text() for finding in _findings(cluster, demand, told, node)),
         scheduler_says=refusal_of_scheduler(pod),
+        notes=tuple(f"Note: {note}" for note in (around.untried(pod),) if note and verdict.cause is not Cause.FITS),
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from aliquot.embedded.api import resources
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.reports.explained import Explained
 from aliquot.reports.history import HistoryReport, Past, Sample
 from aliquot.reports.pods import PodCard, PodReport, PodsReport
 from aliquot.reports.report import Use
@@ -266,3 +267,10 @@ async def test_top_begins_with_what_a_server_has_seen(scripted: ScriptedApi, adm
     scripted.script("GET", r"/v1/pods\?", body(msgspec.json.encode(PodsReport(pods=[pod]))))
     ended = await run(admin, "top", "pods", "-n", "research", "--no-headers", "--server", scripted.url)
     assert (ended.err, ended.out.split()[-1]) == ("", "▁▅██")
+
+
+async def test_a_server_explains_a_pod_and_shows_the_node(scripted: ScriptedApi, admin: str) -> None:
+    told = Explained(pod="research/p", cause="OtherScheduler", outlook="never", message="Never as things are: so")
+    scripted.script("GET", r"/v1/explain/research/p\?namespace=research&node=gpu-1$", body(msgspec.json.encode(told)))
+    ended = await run(admin, "explain", "pod/p", "-n", "research", "--node", "gpu-1", "--server", scripted.url)
+    assert (ended.code, ended.out, ended.err) == (0, "research/p waits. Never as things are: so\n", "")

@@ -53,3 +53,17 @@ def test_whatif_offers_the_nearest_name(tmp_path: Path) -> None:
         "[{name: main, resources: {limits: {aliyun.com/gpu-memory: 3}}}]}}"
     )
     assert f"p would wait: {NEAREST}\n" in shown(tmp_path, "whatif", "-f", str(manifest), pods=[])
+
+
+def test_a_scheduler_that_has_not_tried_the_pod_is_named(tmp_path: Path) -> None:
+    pods = [waits("foreign", {"aliyun.com/gpu-mem": "3"}, schedulerName="yunikorn")]
+    untried = "scheduler yunikorn has not tried the pod; is it running, and does it know Aliquot?"
+    assert f"Fits now: there is room for the pod; {untried}\n" in shown(tmp_path, "explain", "foreign", pods=pods)
+    pods = [waits("foreign", {"aliyun.com/gpu-mem": "300"}, schedulerName="yunikorn")]
+    assert shown(tmp_path, "explain", "foreign", pods=pods).splitlines()[-1] == f"Note: {untried}"
+
+
+def test_a_scheduler_that_has_tried_the_pod_is_not_named(tmp_path: Path) -> None:
+    tried = {"conditions": [{"type": "PodScheduled", "status": "False", "message": ""}]}
+    pods = [waits("foreign", {"aliyun.com/gpu-mem": "3"}, schedulerName="yunikorn", status=tried)]
+    assert "yunikorn" not in shown(tmp_path, "explain", "foreign", pods=pods)

@@ -50,18 +50,19 @@ class Session:
         make: Callable[[ClusterView], _Asked],
         *optional: Optional,
         decides: bool = True,
+        node: str = "",
     ) -> _Asked:
         """A report that is made here, or that the read endpoint `what` of a server answers for the chosen namespace.
         Raises KubeError and BadConfig."""
         if self._server:
-            return self.ask(what, kind)
+            return self.ask(what, kind, node)
         self._seen = self.view(*optional, decides=decides)
         return make(self._seen)
 
-    def ask(self, what: str, kind: type[_Asked]) -> _Asked:
+    def ask(self, what: str, kind: type[_Asked], node: str = "") -> _Asked:
         """What a server's read endpoint answers for the chosen namespace. Raises KubeError and BadConfig."""
         access = access_to(self._server, self._server_ca, self.access)
-        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen}, _TIMEOUT))
+        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen, "node": node}, _TIMEOUT))
 
     @property
     def has_server(self) -> bool:
