@@ -14,6 +14,7 @@ from aliquot.model.pending_pod import PendingPod
 from aliquot.model.records import PLACEMENT
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes
+from aliquot.reports.pods import recorded_placement
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, without_engine
@@ -158,13 +159,15 @@ def _findings(cluster: ClusterState, demand: Demand, told: Explanation, node: st
 
 
 def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
-    """What a bound pod has, as the ledger knows it, and why its containers do not run."""
+    """What a bound pod has, as the ledger or its record knows it, and why its containers do not run."""
     node = pod.spec.node_name
     entry, cards = cluster.ledger.entry(pod.metadata.uid, node), cluster.cards(node)
-    if entry is None:
+    # somebody who may not see the node has only the record on the pod
+    placement = entry.placement if entry else None if cards.gpus else recorded_placement(pod)
+    if placement is None:
         yield f"Aliquot knows of no card that the pod holds on {node}"
     else:
-        for container, parts in entry.placement.containers.items():
+        for container, parts in placement.containers.items():
             for part in parts:
                 gpu = cards.by_uuid.get(part.uuid)
                 model = f" ({gpu.model})" if gpu else ""

@@ -97,6 +97,26 @@ async def test_a_tenant_cannot_see_nodes_and_is_told_what_to_use(scripted: Scrip
     assert ended.err == "error: you may not list nodes; `kubectl gpu pods` shows what your own pods hold\n"
 
 
+async def test_a_tenant_reads_the_cards_of_a_running_pod_from_its_record(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "explain", "mine", "-n", "research")
+    assert ended.out.splitlines()[1] == "  container main: 5,120 MiB of card 1, GPU-gpu-1-1"
+
+
+async def test_a_tenant_is_not_told_that_there_is_no_node(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "whatif", "-f", "examples/gpushare.yaml")
+    right = '- {apiGroups: [""], resources: [nodes], verbs: [list]}'
+    why = f"error: you may not list nodes, so it cannot be told where pods would go; ask for {right}\n"
+    assert (ended.code, ended.out, ended.err) == (1, "", why)
+
+
+async def test_a_tenant_is_not_told_that_pods_hold_nothing(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "waste", "-n", "research", "--no-headers")
+    assert [line.split() for line in ended.out.splitlines()] == [["mine", "gpu-1", *"----", "5.0", *"--"]]
+
+
 async def test_somebody_without_rights_is_told_so_in_one_line(user: User) -> None:
     ended = await run(user([]), "pods")
     assert ended.code == 1
