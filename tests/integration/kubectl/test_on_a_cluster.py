@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from aliquot.embedded.api import resources
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
@@ -20,6 +21,7 @@ from aliquot.reports.report import Use
 from aliquot.reports.waste import WastefulPod, WasteReport
 from tests.factories import make_cards, make_placement, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi, answer, body
+from tests.fakes.api import Next
 from tests.integration.kubectl.command import Ended, gpu_beside
 
 pytestmark = pytest.mark.embedded_only("has users of its own making")
@@ -65,6 +67,22 @@ async def test_everything_is_read_that_may_be_read(admin: str) -> None:
     ended = await run(admin, "nodes", "--no-headers", "-o", "wide")
     assert ended.err == ""
     assert ended.out.split()[:7] == ["gpu-1", "Ready", "2", "27%", "8.0/30.0", "2", "25%"]
+
+
+async def test_the_cluster_tells_the_time(scripted: ScriptedApi, admin: str) -> None:
+    """The clock of this machine is months ahead of the API server's, and the agent is not silent."""
+
+    async def answer_in_january(request: web.Request, handler: Next) -> web.StreamResponse:
+        response = await handler(request)
+        response.headers["Date"] = "Sat, 31 Jan 2026 12:00:05 GMT"
+        return response
+
+    scripted.registry.create(resources.NODES, "", node_manifest("gpu-2", make_cards("gpu-2")))
+    spec = {"holderIdentity": "gpu-2", "leaseDurationSeconds": 60, "renewTime": "2026-01-31T12:00:00.000000Z"}
+    scripted.registry.create(resources.LEASES, "aliquot-nodes", {"metadata": {"name": "gpu-2"}, "spec": spec})
+    scripted.script("GET", "", *[answer_in_january] * 4)
+    ended = await run(admin, "nodes", "--no-headers")
+    assert [line.split()[:2] for line in ended.out.splitlines()] == [["gpu-1", "Ready"], ["gpu-2", "Ready"]]
 
 
 async def test_nodes_and_pods_are_enough_and_the_rest_is_named(user: User) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from aliquot.errors import BadConfig
 from aliquot.kube.access import Access, find
 from aliquot.kube.client import Client
@@ -105,7 +107,9 @@ class Session:
         return view_of(self.objects(*optional), decides=decides)
 
     async def _read(self, client: Client, optional: Collection[Optional]) -> ClusterObjects:
-        return await read_objects(client, time.time(), namespace=self.namespace, optional=optional)
+        objects = await read_objects(client, time.time(), namespace=self.namespace, optional=optional)
+        # by the cluster's clock, because this machine's may be wrong, and then every agent would look silent
+        return structs.replace(objects, at=client.server_time or objects.at)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
