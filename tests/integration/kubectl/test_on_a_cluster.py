@@ -22,7 +22,7 @@ from aliquot.reports.waste import WastefulPod, WasteReport
 from tests.factories import make_cards, make_placement, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi, answer, body
 from tests.fakes.api import Next
-from tests.integration.kubectl.command import Ended, gpu_beside
+from tests.integration.kubectl.command import Ended, gpu, gpu_beside
 
 pytestmark = pytest.mark.embedded_only("has users of its own making")
 
@@ -210,9 +210,39 @@ async def test_a_dump_has_everything_but_secrets(admin: str, tmp_path: Path) -> 
     assert from_file == (await run(admin, "nodes")).out
 
 
-def gpu_text(*arguments: str) -> str:
-    from tests.integration.kubectl.command import gpu
+async def test_a_dump_has_the_configuration_and_what_doctor_found(
+    scripted: ScriptedApi, admin: str, tmp_path: Path
+) -> None:
+    private = "-----BEGIN EC PRIVATE KEY-----\nhunter2\n"
+    data = {
+        "server.yaml": "listen: {port: 12340}\nproxy: {password: hunter2}",
+        "key.pem": private,
+        "token": "hunter2",
+    }
+    config = {"metadata": {"name": "server-config"}, "data": data}
+    scripted.registry.create(resources.CONFIG_MAPS, "aliquot-system", config)
+    about = {"kind": "Pod", "name": "waiting", "namespace": "default", "uid": uid_of(scripted, "waiting")}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "NoRoom", "message": "too full"}
+    scripted.registry.create(resources.EVENTS, "default", event)
+    path, again = str(tmp_path / "dump.tar.gz"), str(tmp_path / "again.tar.gz")
+    assert (await run(admin, "dump", path)).code == 0
+    assert (await asyncio.to_thread(gpu, "dump", again, "--from", path)).code == 0
+    for each in (path, again):
+        with tarfile.open(each) as archive:
+            files = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+        assert b"port: 12340" in files["server.yaml"]
+        assert b"hunter2" not in b"".join(files.values())
+        assert b"too full" in files["decisions.json"]
+        found = await asyncio.to_thread(gpu, "doctor", "-o", "wide", "--from", each)
+        assert found.out == (await run(admin, "doctor", "-o", "wide")).out
+        assert "the archive does not have" not in found.out
 
+
+def uid_of(scripted: ScriptedApi, pod: str) -> str:
+    return str(scripted.registry.get(resources.PODS, "default", pod).obj["metadata"]["uid"])
+
+
+def gpu_text(*arguments: str) -> str:
     return gpu(*arguments).out
 
 
