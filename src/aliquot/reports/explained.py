@@ -113,7 +113,7 @@ def explained_by(
         needs=needs_text(demand.request),
         reasons=(*map(_group_text, told.groups), *_closed(around, closed, by_reason)),
         changes=tuple(dict.fromkeys(_changes(around, closed, by_reason, told, may_read))),
-        nodes=tuple(finding.text() for finding in _findings(cluster, demand, told, node)),
+        nodes=tuple(_node_text(finding, around, closed) for finding in _findings(cluster, demand, told, node)),
         scheduler_says=refusal_of_scheduler(pod),
         notes=tuple(f"Note: {note}" for note in (around.untried(pod),) if note and verdict.cause is not Cause.FITS),
     )
@@ -158,6 +158,18 @@ def _findings(cluster: ClusterState, demand: Demand, told: Explanation, node: st
     return (cluster.explain_node(demand, name, Effort(_EFFORT)) for name in sorted(shown))
 
 
+def _node_text(finding: NodeFinding, around: Surroundings, closed: ClosedNodes) -> str:
+    """Where the cards have room, something else may close the node."""
+    known = around.nodes.get(finding.node)
+    obstacles = closed.obstacles(known, fits=True) if finding.fits and known else []
+    if not obstacles:
+        return finding.text()
+    why = "; ".join(obstacle.text() for obstacle in obstacles)
+    return "\n".join(
+        [f"{finding.node}: the cards have room, but: {why}", *(f"  {card.text()}" for card in finding.cards)]
+    )
+
+
 def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
     """What a bound pod has, as the ledger or its record knows it, and why its containers do not run."""
     node = pod.spec.node_name
@@ -194,7 +206,7 @@ def _why_there(cluster: ClusterState, pod: Pod) -> str:
 
 def _part(part: Slice) -> str:
     sizes = [f"{part.mib:,} MiB"] * bool(part.mib) + [f"{part.cores} % of cores"] * bool(part.cores)
-    sizes += [f"{part.slots} MPS slots"] * bool(part.slots)
+    sizes += [f"{part.slots} MPS slot{'s' * (part.slots > 1)}"] * bool(part.slots)
     return " and ".join(sizes) or "a part"
 
 

@@ -182,7 +182,8 @@ async def test_a_quota_is_set_changed_and_removed(scripted: ScriptedApi, admin: 
         ["default", "T4", "MiB", "3072", "20480", "15%", "a,b"],
         ["research", "T4", "cards", "0.3333", "2", "17%", "-"],
     ]
-    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "none")).code == 0
+    removed = await run(admin, "quota", "set", "research", "T4", "--cards", "none")
+    assert (removed.code, removed.err) == (0, "namespace research has no limit of cards for T4 any more\n")
     assert "research" not in text()
     before = text()
     assert (await run(admin, "quota", "set", "x", "T4", "--cards", "1", "--dry-run")).err.count('"x"') == 1

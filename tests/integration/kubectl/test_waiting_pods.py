@@ -67,3 +67,25 @@ def test_a_scheduler_that_has_tried_the_pod_is_not_named(tmp_path: Path) -> None
     tried = {"conditions": [{"type": "PodScheduled", "status": "False", "message": ""}]}
     pods = [waits("foreign", {"aliyun.com/gpu-mem": "3"}, schedulerName="yunikorn", status=tried)]
     assert "yunikorn" not in shown(tmp_path, "explain", "foreign", pods=pods)
+
+
+def test_the_queue_names_no_node_for_a_pod_that_cannot_go_there(tmp_path: Path) -> None:
+    limits = {"aliyun.com/gpu-mem": "3"}
+    gated = waits("gated", limits, schedulingGates=[{"name": "example.com/later"}])
+    pods = [gated, waits("hungry", {**limits, "cpu": "1000"}), waits("small", {**limits, "cpu": "1"})]
+    rows = shown(tmp_path, "queue", "--no-headers", pods=pods).splitlines()
+    assert {row.split()[1]: row.split()[5] for row in rows} == {"gated": "-", "hungry": "-", "small": "gpu-1"}
+
+
+def test_a_node_with_room_on_its_cards_only_does_not_fit(tmp_path: Path) -> None:
+    pods = [waits("hungry", {"aliyun.com/gpu-mem": "3", "cpu": "1000"})]
+    told = shown(tmp_path, "explain", "hungry", "--node", "gpu-1", pods=pods)
+    assert "gpu-1: the cards have room, but: too little cpu even when empty\n" in told
+    assert "the pod fits" not in told
+
+
+def test_whatif_does_not_wait_for_the_end_of_pods_that_it_made_up(tmp_path: Path) -> None:
+    told = shown(tmp_path, "whatif", "-f", "examples/gpushare.yaml", "--replicas", "500", pods=[])
+    assert "would wait" in told
+    assert "when pod default/binpack" not in told
+    assert "when pod binpack" not in told
