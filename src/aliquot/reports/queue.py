@@ -138,6 +138,9 @@ class _Fitting:
 def _shape(pod: Pod, demand: Demand) -> Hashable:
     request = demand.request
     selector = frozenset((pod.spec.node_selector or {}).items())
+    asked = tuple(
+        (name, str(amount)) for container, _ in pod.containers() for name, amount in container.requests.items()
+    )
     return (
         request.namespace,
         request.dialect,
@@ -147,4 +150,5 @@ def _shape(pod: Pod, demand: Demand) -> Hashable:
         request.constraints,
         request.host,
         selector,
+        asked,
     )

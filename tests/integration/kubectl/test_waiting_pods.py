@@ -73,8 +73,14 @@ def test_the_queue_names_no_node_for_a_pod_that_cannot_go_there(tmp_path: Path) 
     limits = {"aliyun.com/gpu-mem": "3"}
     gated = waits("gated", limits, schedulingGates=[{"name": "example.com/later"}])
     pods = [gated, waits("hungry", {**limits, "cpu": "1000"}), waits("small", {**limits, "cpu": "1"})]
+    pods.append(waits("networked", {**limits, "cpu": "1", "example.com/rdma": "1"}))
     rows = shown(tmp_path, "queue", "--no-headers", pods=pods).splitlines()
-    assert {row.split()[1]: row.split()[5] for row in rows} == {"gated": "-", "hungry": "-", "small": "gpu-1"}
+    assert {row.split()[1]: row.split()[5] for row in rows} == {
+        "gated": "-",
+        "hungry": "-",
+        "small": "gpu-1",
+        "networked": "-",
+    }
 
 
 def test_a_node_with_room_on_its_cards_only_does_not_fit(tmp_path: Path) -> None:
