@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic
 
 import msgspec
@@ -16,6 +17,7 @@ from aliquot.model import Object
 
 _PAGE = 500
 _WATCH_SECONDS = 120
+_HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
 _OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 _SILENCE_SECONDS = _WATCH_SECONDS + 30
 """A server sends bookmarks every minute. One that sends none has ended the watch by then."""
@@ -90,6 +92,14 @@ class Client:
             await self._wire.call("GET", "version")
         except ApiError:
             return  # a refusal is an answer
+
+    @property
+    def server_time(self) -> float | None:
+        """Seconds since the epoch by the server's clock, at its last answer; None if it has not told."""
+        try:
+            return datetime.strptime(self._wire.date, _HTTP_DATE).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            return None
 
     # -- reading
 

@@ -54,6 +54,8 @@ class Transport:
         self._http = self._new_client()
         self._former: HttpClient | None = None
         self._certificate = b""
+        self.date = ""
+        """The `Date` header of the last answer that had one."""
 
     async def close(self) -> None:
         await self._http.close()
@@ -136,6 +138,7 @@ class Transport:
                     credential = await self._credential(limit)
                     answer = await send()
                 answered = True
+                self.date = answer.headers.get("date", self.date)
                 counts.API_REQUESTS[method, str(answer.status)] += 1
                 if answer.status >= _FIRST_REFUSAL:
                     raise await _refusal(answer)

@@ -4,7 +4,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from aliquot.plain import why
 from aliquot.reports.objects import ClusterObjects
 
 OBJECTS = "objects.json"
+DOCTOR = "doctor.json"
+_Read = TypeVar("_Read")
 
 
 def write_archive(file: IO[bytes], objects: ClusterObjects, more: Mapping[str, bytes]) -> None:
@@ -27,12 +29,31 @@ def write_archive(file: IO[bytes], objects: ClusterObjects, more: Mapping[str, b
 
 def read_archive(path: Path) -> ClusterObjects:
     """Raises BadInput."""
+    content = read_file(path, OBJECTS)
+    if content is None:
+        raise BadInput(f"{path} has no {OBJECTS}; `kubectl gpu dump` writes such files")
+    return read_json(path, content, ClusterObjects)
+
+
+def read_file(path: Path, name: str) -> bytes | None:
+    """A file of an archive; None if it is not there. Raises BadInput."""
     try:
         with tarfile.open(path, "r:gz") as archive:
-            member = archive.extractfile(OBJECTS)
-            content = member.read(LARGEST_ANSWER) if member else b""
-        return msgspec.json.decode(content, type=ClusterObjects)
-    except KeyError as error:
-        raise BadInput(f"{path} has no {OBJECTS}; `kubectl gpu dump` writes such files") from error
-    except (OSError, EOFError, UnicodeDecodeError, tarfile.TarError, msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(f"{path} cannot be read as an archive of `kubectl gpu dump`: {why(error)}") from error
+            member = archive.extractfile(name)
+            return member.read(LARGEST_ANSWER) if member else b""
+    except KeyError:
+        return None
+    except (OSError, EOFError, UnicodeDecodeError, tarfile.TarError) as error:
+        raise _unreadable(path, error) from error
+
+
+def read_json(path: Path, content: bytes, kind: type[_Read]) -> _Read:
+    """What a file of an archive says. Raises BadInput."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> BadInput:
+    return BadInput(f"{path} cannot be read as an archive of `kubectl gpu dump`: {why(error)}")

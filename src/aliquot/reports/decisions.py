@@ -2,11 +2,13 @@
 
 from aliquot.model.admission import NO_ROOM
 from aliquot.model.records import EPOCH, PLACEMENT
+from aliquot.reports.causes import Cause
 from aliquot.reports.pods import pods_report
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView
 
-_SAYING = frozenset(("Scheduled", "FailedScheduling", "Preempted", "PlacedLate", NO_ROOM))
+_OURS = (cause.value for cause in Cause)
+_SAYING = frozenset(("Scheduled", "FailedScheduling", "Preempted", "PlacedLate", NO_ROOM, *_OURS))
 
 
 class DecisionEvent(Report, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from aliquot.model.pending_pod import PendingPod
 from aliquot.model.records import PLACEMENT
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes
+from aliquot.reports.pods import recorded_placement
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, without_engine
@@ -112,8 +113,9 @@ def explained_by(
         needs=needs_text(demand.request),
         reasons=(*map(_group_text, told.groups), *_closed(around, closed, by_reason)),
         changes=tuple(dict.fromkeys(_changes(around, closed, by_reason, told, may_read))),
-        nodes=tuple(finding.text() for finding in _findings(cluster, demand, told, node)),
+        nodes=tuple(_node_text(finding, around, closed) for finding in _findings(cluster, demand, told, node)),
         scheduler_says=refusal_of_scheduler(pod),
+        notes=tuple(f"Note: {note}" for note in (around.untried(pod),) if note and verdict.cause is not Cause.FITS),
     )
 
 
@@ -156,14 +158,28 @@ def _findings(cluster: ClusterState, demand: Demand, told: Explanation, node: st
     return (cluster.explain_node(demand, name, Effort(_EFFORT)) for name in sorted(shown))
 
 
+def _node_text(finding: NodeFinding, around: Surroundings, closed: ClosedNodes) -> str:
+    """Where the cards have room, something else may close the node."""
+    known = around.nodes.get(finding.node)
+    obstacles = closed.obstacles(known, fits=True) if finding.fits and known else []
+    if not obstacles:
+        return finding.text()
+    why = "; ".join(obstacle.text() for obstacle in obstacles)
+    return "\n".join(
+        [f"{finding.node}: the cards have room, but: {why}", *(f"  {card.text()}" for card in finding.cards)]
+    )
+
+
 def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
-    """What a bound pod has, as the ledger knows it, and why its containers do not run."""
+    """What a bound pod has, as the ledger or its record knows it, and why its containers do not run."""
     node = pod.spec.node_name
     entry, cards = cluster.ledger.entry(pod.metadata.uid, node), cluster.cards(node)
-    if entry is None:
+    # somebody who may not see the node has only the record on the pod
+    placement = entry.placement if entry else None if cards.gpus else recorded_placement(pod)
+    if placement is None:
         yield f"Aliquot knows of no card that the pod holds on {node}"
     else:
-        for container, parts in entry.placement.containers.items():
+        for container, parts in placement.containers.items():
             for part in parts:
                 gpu = cards.by_uuid.get(part.uuid)
                 model = f" ({gpu.model})" if gpu else ""
@@ -190,7 +206,7 @@ def _why_there(cluster: ClusterState, pod: Pod) -> str:
 
 def _part(part: Slice) -> str:
     sizes = [f"{part.mib:,} MiB"] * bool(part.mib) + [f"{part.cores} % of cores"] * bool(part.cores)
-    sizes += [f"{part.slots} MPS slots"] * bool(part.slots)
+    sizes += [f"{part.slots} MPS slot{'s' * (part.slots > 1)}"] * bool(part.slots)
     return " and ".join(sizes) or "a part"
 
 

@@ -1,12 +1,11 @@
 """Pods that ask for cards: what they asked for, what they hold, and what they use."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import groupby
 
 from aliquot.engine import needs_text
 from aliquot.errors import BadDemand, BadRecord
-from aliquot.model import Charge, Pod
+from aliquot.model import Charge, Placement, Pod
 from aliquot.model.records import PLACEMENT, read_placement
 from aliquot.reports.report import NO_USE, Report, Use, total_use
 from aliquot.reports.view import ClusterView
@@ -36,7 +35,7 @@ class PodReport(Report, frozen=True, kw_only=True):
     asks: str
     """What it asks for, in words."""
     trouble: str = ""
-    """Why what it asks for makes no sense."""
+    """Why what it asks for makes no sense, or that no node has it."""
     is_unsure: bool = False
     """Whether nothing tells which cards it has, so that it is charged where it may be."""
     priority: int = 0
@@ -86,14 +85,15 @@ def pods_report(view: ClusterView, namespace: str = "") -> PodsReport:
 
 def pod_report(view: ClusterView, pod: Pod) -> PodReport | None:
     """None for a pod that asks for no cards."""
-    dialect = asks = trouble = ""
+    dialect = asks = ""
+    trouble = view.no_such_resource(pod)
     try:
         demand = view.cluster.demand_of(pod)
     except BadDemand as error:
-        trouble = str(error)
-    else:
-        if demand is None:
-            return None
+        demand, trouble = None, trouble or str(error)
+    if demand is None and not trouble:
+        return None
+    if demand is not None:
         dialect, asks = demand.dialect.name, needs_text(demand.request)
     meta = pod.metadata
     cards = _cards(view, pod)
@@ -147,14 +147,22 @@ def _cards(view: ClusterView, pod: Pod) -> tuple[PodCard, ...]:
 
 def _recorded(pod: Pod) -> Mapping[str, Charge]:
     """What our record on a pod names, for a caller who may not see its node."""
+    found: dict[str, Charge] = {}
+    placement = recorded_placement(pod)
+    for part in placement.slices() if placement else ():
+        found[part.uuid] = found.get(part.uuid, Charge()) + Charge(part.cores, part.mib, part.slots)
+    return found
+
+
+def recorded_placement(pod: Pod) -> Placement | None:
+    """Our record on a bound pod; None if there is no readable one."""
     text = pod.metadata.annotations.get(PLACEMENT)
     if text is None or not pod.spec.node_name:
-        return {}
-    found: dict[str, Charge] = {}
-    with suppress(BadRecord):
-        for part in read_placement(text).slices():
-            found[part.uuid] = found.get(part.uuid, Charge()) + Charge(part.cores, part.mib, part.slots)
-    return found
+        return None
+    try:
+        return read_placement(text)
+    except BadRecord:
+        return None
 
 
 def holders_report(report: PodsReport, by: str) -> HoldersReport:

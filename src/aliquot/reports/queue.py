@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import groupby
 
+from aliquot.control.state.node_resources import why_short
 from aliquot.control.state.schedulable import OpenNodes
 from aliquot.control.waiting.schedule import reason_on
 from aliquot.dialects import Demand
@@ -31,7 +32,7 @@ class WaitingPod(Report, frozen=True, kw_only=True):
     waiting_seconds: float | None
     asks: str
     fits_on: str = ""
-    """The node that Aliquot would choose now; empty if it fits nowhere."""
+    """The node that Aliquot would choose now; empty if it fits nowhere, or if no scheduler may look at it yet."""
     why: str = ""
     """The cause that the server wrote on the pod, or its scheduler's words, or what is wrong with what it asks for."""
 
@@ -81,7 +82,7 @@ def _queue(
                 since=_created(pod),
                 waiting_seconds=None if created is None else round(view.now - created, 1),
                 asks=report.asks,
-                fits_on=fit.node_for(pod),
+                fits_on="" if report.trouble or pod.spec.scheduling_gates else fit.node_for(pod),
                 why=report.trouble or _said(pod),
             )
         before = pod.key
@@ -100,6 +101,9 @@ class _Fitting:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._open = OpenNodes(view.nodes.get)
+        self._pods: dict[str, list[Pod]] = {}
+        for pod in view.pods.values():
+            self._pods.setdefault(pod.spec.node_name, []).append(pod)
         self._known: dict[Hashable, str] = {}
 
     def node_for(self, pod: Pod) -> str:
@@ -118,12 +122,25 @@ class _Fitting:
         is_open = self._open.to(pod)
         names = [name for name in self._view.nodes if is_open(name)]
         # with an effort of its own: a look at the queue takes nothing of the time that the pod has for its search
-        return self._view.cluster.judge(demand, names, effort=Effort(_EFFORT)).best(names) or ""
+        judged = self._view.cluster.judge(demand, names, effort=Effort(_EFFORT))
+        best = judged.best(names) or ""
+        if best and self._is_short(best, pod, demand):  # rarely, so the other nodes are only looked at then
+            best = judged.best([name for name in names if not self._is_short(name, pod, demand)]) or ""
+        return best
+
+    def _is_short(self, name: str, pod: Pod, demand: Demand) -> bool:
+        """Whether a node lacks what the pod requests besides cards."""
+        counted = [resource.name for resource in demand.dialect.resources]
+        others = self._pods.get(name, ())
+        return bool(why_short(self._view.nodes[name], pod, self._view.cluster.totals, others, but=counted))
 
 
 def _shape(pod: Pod, demand: Demand) -> Hashable:
     request = demand.request
     selector = frozenset((pod.spec.node_selector or {}).items())
+    asked = tuple(
+        (name, str(amount)) for container, _ in pod.containers() for name, amount in container.requests.items()
+    )
     return (
         request.namespace,
         request.dialect,
@@ -133,4 +150,5 @@ def _shape(pod: Pod, demand: Demand) -> Hashable:
         request.constraints,
         request.host,
         selector,
+        asked,
     )

@@ -36,6 +36,15 @@ def unknown_resources(pod: Pod, dialects: Dialects, offered: Collection[str]) ->
     return [name for name in few if name.partition("/")[0] in prefixes or _close(name, _names(dialects))]
 
 
+def no_such_resource(pod: Pod, dialects: Dialects, offered: Collection[str]) -> str:
+    """That no node has a resource that a pod asks for, and what to write instead; "" if there is none of these."""
+    unknown = unknown_resources(pod, dialects, offered)
+    if not unknown:
+        return ""
+    hint = advice(unknown[0], dialects, offered)
+    return f"no node has the resource {unknown[0]}" + (f"; {hint}" if hint else "")
+
+
 def advice(name: str, dialects: Dialects, offered: Collection[str]) -> str:
     """What to write instead of an unknown resource; "" if nothing is near. Resources that a node has come first."""
     if any(name in dialect.size_keys for dialect in dialects.values()):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 
 from aliquot.model import Pod
+from aliquot.model.admission import PLACEABLE
 
 _VOLUMES = re.compile(r"persistentvolumeclaim|PersistentVolume|volume node affinity|max volume count", re.IGNORECASE)
 _JUDGED = re.compile(
@@ -18,6 +19,15 @@ def refusal_of_scheduler(pod: Pod) -> str:
     """The message of the scheduler that has tried the pod; "" if none has."""
     refused = (c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "False")
     return next((condition.message or "" for condition in refused), "")
+
+
+def untried(pod: Pod) -> str:
+    """That the pod's scheduler has not looked at it, as far as the pod tells; "" if it has, or if Aliquot's leader has
+    judged the pod, which it does for schedulers that it serves."""
+    if any(each.type in ("PodScheduled", PLACEABLE) for each in pod.status.conditions or ()):
+        return ""
+    name = pod.spec.scheduler_name or "default-scheduler"
+    return f"scheduler {name} has not tried the pod; is it running, and does it know Aliquot?"
 
 
 def about_volumes(message: str) -> str:

@@ -54,4 +54,9 @@ def top_of_namespaces(report: PodsReport) -> TopReport:
 
 
 def _busiest_first(of: str, rows: list[TopRow]) -> TopReport:
-    return TopReport(of=of, rows=sorted(rows, key=lambda row: (-(row.use.cores or 0.0), row.name)))
+    """By what is shown: the share of its cards. Those that nobody measures come last."""
+    return TopReport(of=of, rows=sorted(rows, key=lambda row: (row.use.cores is None, -_share(row), row.name)))
+
+
+def _share(row: TopRow) -> float:
+    return (row.use.cores or 0.0) / max(1, row.cards)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, Marked, NodeSeen, PodSeen, QuotasRead, TimePassed
@@ -15,6 +16,7 @@ from aliquot.model import Node, Pod
 from aliquot.model.load import LOAD, NodeLoad, read_load
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.objects import ClusterObjects, Missing
+from aliquot.reports.resource_names import no_such_resource, offered_resources
 
 LOAD_IS_PRESENT_FOR = 90.0
 """Seconds after which nobody should take a measurement for the present."""
@@ -41,6 +43,16 @@ class ClusterView:
     only_namespace: str = ""
     """The one namespace whose pods are known; empty if all pods are."""
     missing: Sequence[Missing] = ()
+
+    def no_such_resource(self, pod: Pod) -> str:
+        """That no node has a resource for which a pod waits; "" if there is none of these, or if no node is seen."""
+        if pod.spec.node_name or not pod.asks_extended or self.lacks("nodes"):
+            return ""
+        return no_such_resource(pod, self.cluster.dialects, self._offered)
+
+    @cached_property
+    def _offered(self) -> set[str]:
+        return offered_resources(self.nodes.values())
 
     def lacks(self, resource: str) -> bool:
         """Whether the reader may not read objects of a kind, such as `nodes`."""

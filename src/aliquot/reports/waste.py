@@ -18,8 +18,9 @@ class WastefulPod(Report, frozen=True, kw_only=True):
     node: str
     cards: int = 1
     """Of how many cards it holds a part."""
-    held: float
-    """In cards: the sum of the parts that it holds, each in the measure of which it holds most."""
+    held: float | None
+    """In cards: the sum of the parts that it holds, each in the measure of which it holds most. None if the caller may
+    not see the cards."""
     used: float | None
     """The same of what it uses; None if nobody measures it."""
     unused: float | None
@@ -51,8 +52,8 @@ def total_waste(pods: Iterable[WastefulPod]) -> WasteReport:
     measured = [pod for pod in ordered if pod.unused is not None]
     return WasteReport(
         pods=ordered,
-        held=round(sum(pod.held for pod in ordered), 4),
-        measured=round(sum(pod.held for pod in measured), 4),
+        held=round(sum(pod.held or 0 for pod in ordered), 4),
+        measured=round(sum(pod.held or 0 for pod in measured), 4),
         unused=round(sum(pod.unused or 0 for pod in measured), 4),
     )
 
@@ -61,7 +62,8 @@ def wasteful_pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
     """What a pod that holds cards does not use, and `since` when it has been idle."""
     by_uuid = view.cluster.cards(pod.node).by_uuid
     known = [(card, by_uuid[card.uuid]) for card in pod.cards if card.uuid in by_uuid]
-    held = sum(share_of(gpu, Charge(card.cores, card.memory_mib, card.slots)) for card, gpu in known)
+    shares = [share_of(gpu, Charge(card.cores, card.memory_mib, card.slots)) for card, gpu in known]
+    held = round(sum(shares), 4) if len(shares) == len(pod.cards) else None
     uses = [
         max(card.use.cores or 0.0, (card.use.memory_bytes or 0) / max(1, gpu.mib * 2**20))
         for card, gpu in known
@@ -73,9 +75,9 @@ def wasteful_pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
         name=pod.name,
         node=pod.node,
         cards=len(pod.cards),
-        held=round(held, 4),
+        held=held,
         used=used,
-        unused=None if used is None else round(max(0.0, held - used), 4),
+        unused=None if used is None or held is None else round(max(0.0, held - used), 4),
         memory_mib=pod.memory_mib,
         use=pod.use,
         is_idle=pod.use.cores is not None and pod.use.cores < _IDLE,

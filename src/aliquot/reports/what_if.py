@@ -15,7 +15,7 @@ class WhatIfPod(Report, frozen=True, kw_only=True):
     """By index."""
     model: str = ""
     why: str = ""
-    """Why it would wait, as kube-scheduler counts the reasons."""
+    """Why it would wait: a resource that no node has, or the reasons as kube-scheduler counts them."""
 
 
 class WhatIfReport(Report, frozen=True, kw_only=True):
@@ -34,14 +34,16 @@ def what_if(view: ClusterView, pods: Sequence[Pod]) -> WhatIfReport:
     chooser = NodeChooser(view.cluster, view.nodes.values, lambda node: bound.get(node, []))
     found: list[WhatIfPod] = []
     remedies: tuple[str, ...] = ()
+    made_up = {pod.key for pod in pods} - {pod.key for pod in view.pods.values()}
     with view.cluster.trial() as trial:
         for pod in pods:
             demand = view.cluster.demand_of(pod)
             choice = chooser.choose(pod)
             if choice.node is None:
-                found.append(WhatIfPod(name=pod.metadata.name, why=choice.why))
+                found.append(WhatIfPod(name=pod.metadata.name, why=view.no_such_resource(pod) or choice.why))
                 if demand is not None and not remedies:
-                    remedies = tuple(each.text for each in view.cluster.explain(demand).relaxations)
+                    changes = view.cluster.explain(demand).relaxations
+                    remedies = tuple(each.text for each in changes if each.pod not in made_up)
                 continue
             found.append(_placed(view, pod, choice.node, choice.cards()))
             bound.setdefault(choice.node, []).append(pod)

@@ -18,8 +18,8 @@ from aliquot.model.constraints import ModelConstraint
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import OF_REASON, Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes, Obstacle
-from aliquot.reports.resource_names import advice, asked_resources, offered_resources, unknown_resources
-from aliquot.reports.scheduler_words import about_other_plugins, about_volumes, refusal_of_scheduler
+from aliquot.reports.resource_names import asked_resources, no_such_resource, offered_resources
+from aliquot.reports.scheduler_words import about_other_plugins, about_volumes, refusal_of_scheduler, untried
 
 _NO_NODE = Verdict(Cause.NO_NODE, Outlook.NEVER, "no node has a card that Aliquot shares")
 
@@ -41,6 +41,10 @@ class Surroundings:
     pods_on: Callable[[str], Iterable[Pod]]
     silent_agents: Collection[str] = ()
     serves: Callable[[Pod], bool] | None = None
+
+    def untried(self, pod: Pod) -> str:
+        """That the pod's scheduler has not looked at it, where nobody knows whether that asks Aliquot; else ""."""
+        return untried(pod) if self.serves is None else ""
 
     def closed_to(self, cluster: ClusterState, pod: PendingPod, demand: Demand) -> ClosedNodes:
         return ClosedNodes(cluster, pod, demand, self.pods_on, self.silent_agents)
@@ -65,9 +69,7 @@ def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings)
     if settled := _settled(pod):
         return settled
     offered = offered_resources(around.nodes.values())
-    if unknown := unknown_resources(pod, cluster.dialects, offered):
-        hint = advice(unknown[0], cluster.dialects, offered)
-        sentence = f"no node has the resource {unknown[0]}" + (f"; {hint}" if hint else "")
+    if sentence := no_such_resource(pod, cluster.dialects, offered):
         return Verdict(Cause.NO_SUCH_RESOURCE, Outlook.NEVER, sentence)
     try:
         demand = cluster.demand_of(pod)
@@ -151,9 +153,8 @@ class _Closest:
         ours = [self._demand.dialect.words(reason) for reason in Reason]
         if words := about_other_plugins(refusal_of_scheduler(self._pod), ours):
             return Verdict(Cause.SCHEDULER, Outlook.NOT_NOW, f"the cards have room, but kube-scheduler says: {words}")
-        return Verdict(
-            Cause.FITS, Outlook.FITS, "there is room for the pod; its scheduler has not bound it yet", (node,)
-        )
+        why = self._around.untried(self._pod) or "its scheduler has not bound it yet"
+        return Verdict(Cause.FITS, Outlook.FITS, f"there is room for the pod; {why}", (node,))
 
     def _by_obstacle(self, nodes: Sequence[str], *, fits: bool) -> Verdict:
         """By the obstacle that alone closes the most of these nodes, or else is the first on most of them."""

@@ -70,6 +70,13 @@ async def test_the_picture_fits_terminals_of_any_size(demo: DemoCluster) -> None
         assert any("waits" in line for line in lines), (width, height)
 
 
+async def test_the_list_of_things_to_try_has_our_own_command(
+    demo: DemoCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain_text.welcome(demo, stays=True)
+    assert f"  .venv/bin/kubectl-gpu nodes --kubeconfig {demo.kubeconfig}\n" in capsys.readouterr().out
+
+
 async def test_the_table_has_a_row_for_every_sample(demo: DemoCluster, capsys: pytest.CaptureFixture[str]) -> None:
     plain_text.table(demo)
     header, *rows = capsys.readouterr().out.splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 from aliquot.kube.resources import Event, InvolvedObject
 from aliquot.model import NodeGpus
-from aliquot.model.kubernetes import Metadata
+from aliquot.model.kubernetes import Condition, Metadata, PodStatus
 from aliquot.model.pending_pod import PendingPod
 from aliquot.model.records import PLACEMENT, write_placement
 from aliquot.reports.objects import ClusterObjects
@@ -40,7 +40,8 @@ def held(name: str, node: str, index: int, units: int, namespace: str = "researc
 def waits(name: str, units: int = 8, **fields: Any) -> PendingPod:
     pod = waiting(units, namespace="research", **fields)
     metadata = Metadata(name=name, namespace="research", uid=f"uid-{name}", annotations=pod.metadata.annotations)
-    return PendingPod(metadata=metadata, spec=pod.spec)
+    refused = Condition(type="PodScheduled", status="False")
+    return PendingPod(metadata=metadata, spec=pod.spec, status=PodStatus(phase="Pending", conditions=[refused]))
 
 
 def cluster() -> ClusterObjects:

@@ -9,17 +9,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from aliquot.embedded.api import resources
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.reports.explained import Explained
 from aliquot.reports.history import HistoryReport, Past, Sample
 from aliquot.reports.pods import PodCard, PodReport, PodsReport
 from aliquot.reports.report import Use
 from aliquot.reports.waste import WastefulPod, WasteReport
 from tests.factories import make_cards, make_placement, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi, answer, body
-from tests.integration.kubectl.command import Ended, gpu_beside
+from tests.fakes.api import Next
+from tests.integration.kubectl.command import Ended, gpu, gpu_beside
 
 pytestmark = pytest.mark.embedded_only("has users of its own making")
 
@@ -66,6 +69,22 @@ async def test_everything_is_read_that_may_be_read(admin: str) -> None:
     assert ended.out.split()[:7] == ["gpu-1", "Ready", "2", "27%", "8.0/30.0", "2", "25%"]
 
 
+async def test_the_cluster_tells_the_time(scripted: ScriptedApi, admin: str) -> None:
+    """The clock of this machine is months ahead of the API server's, and the agent is not silent."""
+
+    async def answer_in_january(request: web.Request, handler: Next) -> web.StreamResponse:
+        response = await handler(request)
+        response.headers["Date"] = "Sat, 31 Jan 2026 12:00:05 GMT"
+        return response
+
+    scripted.registry.create(resources.NODES, "", node_manifest("gpu-2", make_cards("gpu-2")))
+    spec = {"holderIdentity": "gpu-2", "leaseDurationSeconds": 60, "renewTime": "2026-01-31T12:00:00.000000Z"}
+    scripted.registry.create(resources.LEASES, "aliquot-nodes", {"metadata": {"name": "gpu-2"}, "spec": spec})
+    scripted.script("GET", "", *[answer_in_january] * 4)
+    ended = await run(admin, "nodes", "--no-headers")
+    assert [line.split()[:2] for line in ended.out.splitlines()] == [["gpu-1", "Ready"], ["gpu-2", "Ready"]]
+
+
 async def test_nodes_and_pods_are_enough_and_the_rest_is_named(user: User) -> None:
     kubeconfig = user(NODES_AND_PODS)
     ended = await run(kubeconfig, "nodes", "--no-headers")
@@ -94,6 +113,26 @@ async def test_a_tenant_cannot_see_nodes_and_is_told_what_to_use(scripted: Scrip
     ended = await run(admin, "nodes")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "error: you may not list nodes; `kubectl gpu pods` shows what your own pods hold\n"
+
+
+async def test_a_tenant_reads_the_cards_of_a_running_pod_from_its_record(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "explain", "mine", "-n", "research")
+    assert ended.out.splitlines()[1] == "  container main: 5,120 MiB of card 1, GPU-gpu-1-1"
+
+
+async def test_a_tenant_is_not_told_that_there_is_no_node(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "whatif", "-f", "examples/gpushare.yaml")
+    right = '- {apiGroups: [""], resources: [nodes], verbs: [list]}'
+    why = f"error: you may not list nodes, so it cannot be told where pods would go; ask for {right}\n"
+    assert (ended.code, ended.out, ended.err) == (1, "", why)
+
+
+async def test_a_tenant_is_not_told_that_pods_hold_nothing(scripted: ScriptedApi, admin: str) -> None:
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "waste", "-n", "research", "--no-headers")
+    assert [line.split() for line in ended.out.splitlines()] == [["mine", "gpu-1", *"----", "5.0", *"--"]]
 
 
 async def test_somebody_without_rights_is_told_so_in_one_line(user: User) -> None:
@@ -143,7 +182,8 @@ async def test_a_quota_is_set_changed_and_removed(scripted: ScriptedApi, admin: 
         ["default", "T4", "MiB", "3072", "20480", "15%", "a,b"],
         ["research", "T4", "cards", "0.3333", "2", "17%", "-"],
     ]
-    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "none")).code == 0
+    removed = await run(admin, "quota", "set", "research", "T4", "--cards", "none")
+    assert (removed.code, removed.err) == (0, "namespace research has no limit of cards for T4 any more\n")
     assert "research" not in text()
     before = text()
     assert (await run(admin, "quota", "set", "x", "T4", "--cards", "1", "--dry-run")).err.count('"x"') == 1
@@ -171,9 +211,39 @@ async def test_a_dump_has_everything_but_secrets(admin: str, tmp_path: Path) -> 
     assert from_file == (await run(admin, "nodes")).out
 
 
-def gpu_text(*arguments: str) -> str:
-    from tests.integration.kubectl.command import gpu
+async def test_a_dump_has_the_configuration_and_what_doctor_found(
+    scripted: ScriptedApi, admin: str, tmp_path: Path
+) -> None:
+    private = "-----BEGIN EC PRIVATE KEY-----\nhunter2\n"
+    data = {
+        "server.yaml": "listen: {port: 12340}\nproxy: {password: hunter2}",
+        "key.pem": private,
+        "token": "hunter2",
+    }
+    config = {"metadata": {"name": "server-config"}, "data": data}
+    scripted.registry.create(resources.CONFIG_MAPS, "aliquot-system", config)
+    about = {"kind": "Pod", "name": "waiting", "namespace": "default", "uid": uid_of(scripted, "waiting")}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "NoRoom", "message": "too full"}
+    scripted.registry.create(resources.EVENTS, "default", event)
+    path, again = str(tmp_path / "dump.tar.gz"), str(tmp_path / "again.tar.gz")
+    assert (await run(admin, "dump", path)).code == 0
+    assert (await asyncio.to_thread(gpu, "dump", again, "--from", path)).code == 0
+    for each in (path, again):
+        with tarfile.open(each) as archive:
+            files = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+        assert b"port: 12340" in files["server.yaml"]
+        assert b"hunter2" not in b"".join(files.values())
+        assert b"too full" in files["decisions.json"]
+        found = await asyncio.to_thread(gpu, "doctor", "-o", "wide", "--from", each)
+        assert found.out == (await run(admin, "doctor", "-o", "wide")).out
+        assert "the archive does not have" not in found.out
 
+
+def uid_of(scripted: ScriptedApi, pod: str) -> str:
+    return str(scripted.registry.get(resources.PODS, "default", pod).obj["metadata"]["uid"])
+
+
+def gpu_text(*arguments: str) -> str:
     return gpu(*arguments).out
 
 
@@ -266,3 +336,10 @@ async def test_top_begins_with_what_a_server_has_seen(scripted: ScriptedApi, adm
     scripted.script("GET", r"/v1/pods\?", body(msgspec.json.encode(PodsReport(pods=[pod]))))
     ended = await run(admin, "top", "pods", "-n", "research", "--no-headers", "--server", scripted.url)
     assert (ended.err, ended.out.split()[-1]) == ("", "▁▅██")
+
+
+async def test_a_server_explains_a_pod_and_shows_the_node(scripted: ScriptedApi, admin: str) -> None:
+    told = Explained(pod="research/p", cause="OtherScheduler", outlook="never", message="Never as things are: so")
+    scripted.script("GET", r"/v1/explain/research/p\?namespace=research&node=gpu-1$", body(msgspec.json.encode(told)))
+    ended = await run(admin, "explain", "pod/p", "-n", "research", "--node", "gpu-1", "--server", scripted.url)
+    assert (ended.code, ended.out, ended.err) == (0, "research/p waits. Never as things are: so\n", "")

@@ -19,6 +19,7 @@ from aliquot.model.kubernetes import Metadata
 from aliquot.reports.doctor import DoctorReport, Facts, examine
 from aliquot.reports.objects import ClusterObjects, Missing
 from aliquot.reports.scheduler_config import scheduler_configs, without_secrets
+from aliquot.reports.server_config import shown_data
 from aliquot.reports.view import view_of
 from tests.factories import make_cards, make_node, make_pod
 
@@ -141,6 +142,25 @@ def test_a_finding_about_an_extender_does_not_quote_its_password() -> None:
     (found,) = scheduler_configs(maps, standard_dialects())
     assert "https://(removed)@aliquot" in str(found.findings)
     assert "hunter2" not in str(found.findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://aliquot.example.com:12340", "https://aliquot.example.com:12340"),
+        (
+            "system:serviceaccount:a:b\nsystem:serviceaccount:a:c",
+            "system:serviceaccount:a:b\nsystem:serviceaccount:a:c",
+        ),
+        ("port: 1\nbearerToken: x", {"port": 1, "bearerToken": "(removed)"}),
+        ("PASSWORD=x", "(removed)"),
+        ("https://user:x@example.com", "https://(removed)@example.com"),
+        ("-----BEGIN PRIVATE KEY-----", "(removed)"),
+        ("a: b: c", "(removed)"),
+    ],
+)
+def test_a_dump_has_no_secrets_of_a_configuration(text: str, shown: Any) -> None:
+    assert shown_data({"key": text}) == {"key": shown}
 
 
 def bound_by(instance: str, minute: int) -> Event:

@@ -30,6 +30,8 @@ def welcome(demo: DemoCluster, *, stays: bool) -> None:
         f"  {kubectl} annotate pod binpack-1 --overwrite aliquot.io/placement={{}}   "
         "# refused: only Aliquot's accounts write placements\n"
         f"  {kubectl} delete pod binpack-1\n"
+        f"  .venv/bin/kubectl-gpu nodes --kubeconfig {demo.kubeconfig}\n"
+        f"  .venv/bin/kubectl-gpu explain binpack-1 --kubeconfig {demo.kubeconfig}\n"
         f"  curl {inspect}\n"
     )
 

@@ -13,10 +13,11 @@ import aliquot
 from aliquot.dialects import standard_dialects
 from aliquot.errors import BadInput
 from aliquot.kube.client import Client
+from aliquot.kube.resources import ConfigMap
 from aliquot.kubectl.gpu.output import say
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.plain import why
-from aliquot.reports.archive import write_archive
+from aliquot.reports.archive import DOCTOR, read_file, write_archive
 from aliquot.reports.decisions import decisions_report
 from aliquot.reports.doctor import Facts, examine
 from aliquot.reports.doctor_reading import read_facts
@@ -29,6 +30,7 @@ from aliquot.reports.reading import Optional
 from aliquot.reports.redaction import redacted
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_config import without_secrets
+from aliquot.reports.server_config import READ_CONFIG, read_server_config, server_config
 from aliquot.reports.view import view_of
 
 EPILOG = """examples:
@@ -36,10 +38,12 @@ EPILOG = """examples:
   kubectl gpu dump incident.tar.gz             # what you see, for somebody who cannot see your cluster
   kubectl gpu nodes --from incident.tar.gz     # look at it; every command that only reads takes --from
 
-The file has nodes, pods, Leases of agents, quotas, events, the last decisions, what `doctor` found, and scheduler
-configurations. It has no Secrets, no tokens and no environment of containers, and no annotation that Aliquot does not
-read. Names of nodes, namespaces, pods and images of yours are in it.
+The file has nodes, pods, Leases of agents, quotas, events, the last decisions, what `doctor` found, and the
+configurations of schedulers and of the server. It has no Secrets, no tokens and no environment of containers, and no
+annotation that Aliquot does not read. Names of nodes, namespaces, pods and images of yours are in it.
 """
+
+_SCHEDULERS, _SERVER = "schedulers.yaml", "server.yaml"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -51,21 +55,29 @@ def run(options: argparse.Namespace) -> int:
     objects = redacted(session.objects(*Optional), dialects)
     view = view_of(objects, dialects)
 
-    async def facts_of(client: Client) -> Facts:
-        return await read_facts(client, dialects)
+    async def read(client: Client) -> tuple[Facts, list[ConfigMap] | None]:
+        return await read_facts(client, dialects), await read_server_config(client)
 
-    facts = Facts.unknown() if options.archive else session.call(facts_of)
     reports: dict[str, Report] = {
         "nodes": nodes_report(view),
         "pods": pods_report(view),
         "queue": queue_report(view),
         "quotas": quota_report(view),
         "decisions": decisions_report(view),
-        "doctor": examine(view, facts),
     }
     files = {f"{name}.json": _json(report) for name, report in reports.items()}
     files["version.txt"] = f"{aliquot.__version__}\n".encode()
-    files["schedulers.yaml"] = _configurations(facts)
+    if options.archive:
+        archive = Path(options.archive)
+        copied = {name: read_file(archive, name) for name in (DOCTOR, _SCHEDULERS, _SERVER)}
+        files |= {name: content for name, content in copied.items() if content is not None}
+    else:
+        facts, maps = session.call(read)
+        files[DOCTOR] = _json(examine(view, facts))
+        files[_SCHEDULERS] = _schedulers(facts)
+        files[_SERVER] = yaml.safe_dump(server_config(maps or ()), sort_keys=False).encode()
+        if maps is None:
+            say(f"note: with one more right you would see {READ_CONFIG.without}: {READ_CONFIG.rule()}")
     path = Path(options.file or f"gpu-dump-{datetime.fromtimestamp(objects.at, UTC):%Y%m%d-%H%M%S}.tar.gz")
     _write(path, objects, files)
     say(f"{path} has {len(objects.nodes)} nodes, {len(objects.pods)} pods and {len(objects.events)} events")
@@ -77,7 +89,7 @@ def _json(report: Report) -> bytes:
     return msgspec.json.format(msgspec.json.encode(report), indent=2)
 
 
-def _configurations(facts: Facts) -> bytes:
+def _schedulers(facts: Facts) -> bytes:
     documents = [{"where": config.where, **without_secrets(config.document)} for config in facts.schedulers or ()]
     return yaml.safe_dump_all(documents, sort_keys=False).encode()
 

@@ -1,31 +1,41 @@
 """`kubectl gpu explain`."""
 
 import argparse
+from urllib.parse import quote
 
 from aliquot.kubectl.gpu.output import print_report, write
-from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.explain import explain_report
+from aliquot.reports.explained import Explained
 from aliquot.reports.reading import Optional
 
 EPILOG = """examples:
   kubectl gpu explain patient                # why a pod waits, and what would help
   kubectl gpu explain patient --node gpu-1   # one node, card by card
+
+With --server, a server of Aliquot answers. It also knows which schedulers ask it.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="POD", help="a pod, or the workload that fails to create it")
     parser.add_argument("--node", default="", metavar="NODE", help="also show every card of this node")
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    view = session.view(Optional.LEASES, Optional.MARKS, Optional.QUOTAS, Optional.EVENTS, Optional.WAITING)
     namespace, name = session.namespace, options.name.removeprefix("pod/").removeprefix("pods/")
-    report = explain_report(view, namespace, name, lambda _: True, node=options.node)
+    report = session.report(
+        f"explain/{quote(namespace, safe='')}/{quote(name, safe='')}",
+        Explained,
+        lambda view: explain_report(view, namespace, name, lambda _: True, node=options.node),
+        *(Optional.LEASES, Optional.MARKS, Optional.QUOTAS, Optional.EVENTS, Optional.WAITING),
+        node=options.node,
+    )
     if options.output in ("json", "yaml"):
         print_report(report, options.output)
     else:
         write(f"{report.text()}\n")
-    print_missing(view)
+    session.print_missing()
     return 0

@@ -82,7 +82,7 @@ def _numbers(pod: PodReport) -> str:
 def _cores(pod: PodReport) -> str:
     slots = sum(card.slots for card in pod.cards)
     if slots:
-        return f"{slots} slots"
+        return f"{slots} slot{'s' * (slots > 1)}"
     return f"{pod.cores}%" if pod.cards else ""
 
 

@@ -1,6 +1,7 @@
 """`kubectl gpu quota`."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 
 from aliquot.engine.quotas.quota_map import Measure
 from aliquot.errors import BadInput
@@ -88,6 +89,15 @@ def _text(report: QuotaReport, style: Style) -> str:
     return table(_TITLES, rows, style) if rows else ""
 
 
+def _done(
+    namespace: str, model: str, limits: Mapping[Measure, Mapping[str, object]], pools: Sequence[str] | None
+) -> str:
+    if pools is None and all(value is None for of_model in limits.values() for value in of_model.values()):
+        measures = " and ".join(measure.name.lower() for measure in limits)
+        return f"namespace {namespace} has no limit of {measures} for {model} any more"
+    return f"the quota of namespace {namespace} for {model} is set"
+
+
 def _set(session: Session, options: argparse.Namespace) -> int:
     if not options.target or not options.model:
         raise BadInput("set needs a namespace and a model, as in: kubectl gpu quota set research A100 --cards 8")
@@ -121,5 +131,5 @@ def _set(session: Session, options: argparse.Namespace) -> int:
         return ""
 
     shown = session.call(change)
-    say(shown or f"the quota of namespace {options.target} for {options.model} is set")
+    say(shown or _done(options.target, options.model, limits, pools))
     return 0

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from aliquot.errors import BadConfig
 from aliquot.kube.access import Access, find
 from aliquot.kube.client import Client
@@ -50,18 +52,19 @@ class Session:
         make: Callable[[ClusterView], _Asked],
         *optional: Optional,
         decides: bool = True,
+        node: str = "",
     ) -> _Asked:
         """A report that is made here, or that the read endpoint `what` of a server answers for the chosen namespace.
         Raises KubeError and BadConfig."""
         if self._server:
-            return self.ask(what, kind)
+            return self.ask(what, kind, node)
         self._seen = self.view(*optional, decides=decides)
         return make(self._seen)
 
-    def ask(self, what: str, kind: type[_Asked]) -> _Asked:
+    def ask(self, what: str, kind: type[_Asked], node: str = "") -> _Asked:
         """What a server's read endpoint answers for the chosen namespace. Raises KubeError and BadConfig."""
         access = access_to(self._server, self._server_ca, self.access)
-        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen}, _TIMEOUT))
+        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen, "node": node}, _TIMEOUT))
 
     @property
     def has_server(self) -> bool:
@@ -104,7 +107,9 @@ class Session:
         return view_of(self.objects(*optional), decides=decides)
 
     async def _read(self, client: Client, optional: Collection[Optional]) -> ClusterObjects:
-        return await read_objects(client, time.time(), namespace=self.namespace, optional=optional)
+        objects = await read_objects(client, time.time(), namespace=self.namespace, optional=optional)
+        # by the cluster's clock, because this machine's may be wrong, and then every agent would look silent
+        return structs.replace(objects, at=client.server_time or objects.at)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

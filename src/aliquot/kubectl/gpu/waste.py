@@ -47,6 +47,8 @@ def _text(report: WasteReport, namespace: str, style: Style) -> str:
         return ""
     titles = (() if namespace else ("NAMESPACE",)) + _TITLES
     rows = [([] if namespace else [Cell(pod.namespace)]) + _row(pod) for pod in report.pods]
+    if all(pod.held is None for pod in report.pods):
+        return table(titles, rows, style)
     summary = f"{report.unused:.2f} of {report.measured:.2f} cards held by measured pods are unused"
     unmeasured = report.held - report.measured
     summary += f"; nobody measures the pods on {unmeasured:.2f} more" if unmeasured > 0 else ""
@@ -55,12 +57,13 @@ def _text(report: WasteReport, namespace: str, style: Style) -> str:
 
 def _row(pod: WastefulPod) -> list[Cell]:
     share = (pod.unused or 0.0) / pod.held if pod.held else 0.0
+    held, used, unused = ("" if value is None else f"{value:.2f}" for value in (pod.held, pod.used, pod.unused))
     return [
         Cell(pod.name),
         Cell(pod.node),
-        Cell(f"{pod.held:.2f}"),
-        Cell("" if pod.used is None else f"{pod.used:.2f}"),
-        Cell("" if pod.unused is None else f"{pod.unused:.2f}", "red" if share > 0.5 else ""),
+        Cell(held),
+        Cell(used),
+        Cell(unused, "red" if share > 0.5 else ""),
         busy(pod.use, pod.cards),
         Cell(gib(pod.memory_mib)),
         used_memory(pod.use),

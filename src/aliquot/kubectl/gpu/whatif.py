@@ -9,7 +9,7 @@ from aliquot.kubectl.gpu.output import Cell, Style, show, table
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.plain import why
 from aliquot.reports.manifests import MAX_REPLICAS, pods_of
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import READ_NODES, Optional
 from aliquot.reports.what_if import WhatIfReport, what_if
 
 EPILOG = """examples:
@@ -39,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     session = Session(options)
     pods = pods_of(_read(options.filename), options.filename, session.namespace, options.replicas)
     view = session.view(Optional.QUOTAS, Optional.MARKS)
+    if view.lacks("nodes"):
+        raise BadInput(f"you may not list nodes, so it cannot be told where pods would go; ask for {READ_NODES.rule()}")
     report = what_if(view, pods)
     show(report, options, lambda style: _text(report, style))
     print_missing(view)
