@@ -164,7 +164,12 @@ class GpuPolicy(ABC):
 
 class PodPolicy(GpuPolicy):
     """A GPU policy that places whole pods, for originals that choose for the pod at once. `rank` is for pods that
-    `arrange` declines."""
+    `arrange` declines, or need not be asked about."""
+
+    def is_rank_enough(self, request: Request) -> bool:  # noqa: ARG002 (for those that can tell)
+        """Whether the best cards by `rank` are those that `arrange` would choose, on every node: `rank` is much
+        cheaper."""
+        return False
 
     @abstractmethod
     def arrange(self, state: NodeState, request: Request) -> Mapping[str, tuple[Gpu, ...]] | None:

@@ -4,10 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine import Fleet, judge
+from aliquot.engine import Fleet, PodPolicy, judge
 from aliquot.engine.all_nodes.room import Room, need_of, takes, unpromised, wanted
 from aliquot.engine.one_node.obstacles import obstacle
 from aliquot.engine.one_node.search import arrange
+from aliquot.engine.policies.table import GPU_POLICIES
 from aliquot.engine.state import NodeState
 from aliquot.model import Part, Reason, Request
 from tests.unit.engine import plain
@@ -92,3 +93,18 @@ def test_a_part_costs_the_same_on_arrays_and_on_one_card(state: NodeState, part:
         if state.cards.sells(gpu):
             sizes = (np.broadcast_to(size, shape)[row, 0] for size in (need.cores, need.mib, np.asarray(need.slots)))
             assert tuple(sizes) == part.on(gpu, state.cards.unit_mib)[:3]
+
+
+@given(pairs, requests(most=1), st.sampled_from(["elastic-binpack", "elastic-spread"]))
+def test_where_an_original_need_not_be_asked_it_would_choose_the_same_cards(
+    states: tuple[NodeState, ...], request: Request, policy: str
+) -> None:
+    original = GPU_POLICIES[policy]
+    assert isinstance(original, PodPolicy)
+    judgement = judge(fleet_of(*states), request, policy)
+    for state in states:
+        placement, way = judgement.placement(state.cards.node), original.arrange(state, request)
+        if placement is not None and way is not None and original.is_rank_enough(request):
+            assert {slice_.uuid for slice_ in placement.slices()} == {
+                gpu.uuid for cards in way.values() for gpu in cards
+            }

@@ -21,8 +21,9 @@ class Originals:
 
     def __init__(self, question: Question) -> None:
         self.question = question
-        choice = question.choice
-        self.policies = choice.originals if choice and not question.request.together else []
+        choice, request = question.choice, question.request
+        originals = choice.originals if choice and not request.together else []
+        self.policies = [policy for policy in originals if not policy.is_rank_enough(request)]
         self._left = _MAX_STEPS
         self._known: dict[bytes, Sequence[Cards] | None] = {}
 

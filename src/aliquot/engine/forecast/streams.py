@@ -5,19 +5,20 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.engine.arrays import ALL, Ints
+from aliquot.engine.arrays import Ints
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 
-STREAMS = 16
-LENGTH = 48
-"""Pods in a stream: about as many as a node is offered while it fills up. In a much longer stream every gap finds a pod
-that fits, which is not so: such pods are as scarce as others."""
+LENGTHS = (48,) * 12 + (12,) * 12
+"""Pods in each stream. The long ones are about as many as a node is offered while a cluster fills up; in a much longer
+stream every gap finds a pod that fits, which is not so: such pods are as scarce as others. The short ones are about as
+many as come to a full cluster until a pod of the node ends."""
+STREAMS = len(LENGTHS)
 SHARE_STEP = 10
 """Shares of cards are rounded to this many thousandths."""
 
@@ -47,7 +48,7 @@ class StreamStep(NamedTuple):
 @dataclass(frozen=True)
 class Streams:
     """The pods of all streams that a node with a certain number of cards of one model could run at all, one stream
-    after the other."""
+    after the other, the longest first."""
 
     pods: Sequence[StreamPod]
     starts: Ints
@@ -60,9 +61,10 @@ class Streams:
 
     @cached_property
     def steps(self) -> Sequence[Sequence[StreamStep]]:
-        """The n-th pod of every stream, by the number of their cards."""
+        """The n-th pod of every stream that has one, by the number of their cards."""
         streams = [self.pods[start:end] for start, end in pairwise(self.starts.tolist())]
-        return [_steps_of(pods) for pods in zip_longest(*streams, fillvalue=_NO_POD)]
+        most = max(map(len, streams), default=0)
+        return [_steps_of([stream[at] for stream in streams if at < len(stream)]) for at in range(most)]
 
     @cached_property
     def least_share(self) -> int:
@@ -82,6 +84,7 @@ def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:
         if shape.suits(card) and shape.share_of(card) <= WHOLE and shape.cards <= rows
     }
     streams = [[runs[shape] for shape in stream if shape in runs] for stream in _drawn(workload)]
+    streams.sort(key=len, reverse=True)
     starts = list(accumulate(map(len, streams), initial=0))
     return Streams([pod for stream in streams for pod in stream], np.array(starts, np.int64))
 
@@ -89,7 +92,7 @@ def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:
 def _steps_of(pods: Sequence[StreamPod]) -> list[StreamStep]:
     """Single cards come for all streams at once, which is fastest: most pods ask for one."""
     singles = [pod if pod.cards == 1 else _NO_POD for pod in pods]
-    steps = [] if singles == [_NO_POD] * len(pods) else [_step(1, ALL, singles)]
+    steps = [] if singles == [_NO_POD] * len(pods) else [_step(1, slice(len(pods)), singles)]
     for cards in sorted({pod.cards for pod in pods} - {1}):
         at = [stream for stream, pod in enumerate(pods) if pod.cards == cards]
         steps.append(_step(cards, np.array(at, np.int64), [pods[stream] for stream in at]))
@@ -103,18 +106,19 @@ def _step(cards: int, at: Ints | slice, pods: Sequence[StreamPod]) -> StreamStep
 
 @lru_cache(8)
 def _drawn(workload: Workload) -> Sequence[Sequence[PodShape]]:
-    """STREAMS x LENGTH shapes. Every step draws from all strata of the workload, one for each stream (a Latin
+    """The shapes of each stream. Every step draws from all strata of the workload, one for each stream (a Latin
     hypercube), so that few streams stand for the whole. Pods without GPU are left out."""
     shapes = sorted((shape for shape in workload.shapes if shape.cards), key=_size)
     if not shapes:
         return []
     sums = list(accumulate(shape.weight for shape in shapes))
-    chance = random.Random(LENGTH)
-    streams: list[list[PodShape]] = [[] for _ in range(STREAMS)]
-    for _ in range(LENGTH):
-        strata = sorted(range(STREAMS), key=lambda _: chance.random())
-        for stream, stratum in zip(streams, strata, strict=True):
-            place = bisect_right(sums, (stratum + chance.random()) / STREAMS * sums[-1])
+    chance = random.Random(STREAMS)
+    streams: list[list[PodShape]] = [[] for _ in LENGTHS]
+    for step in range(max(LENGTHS)):
+        growing = [stream for stream, length in zip(streams, LENGTHS, strict=True) if step < length]
+        strata = sorted(range(len(growing)), key=lambda _: chance.random())
+        for stream, stratum in zip(growing, strata, strict=True):
+            place = bisect_right(sums, (stratum + chance.random()) / len(growing) * sums[-1])
             stream.append(shapes[min(place, len(shapes) - 1)])
     return streams
 

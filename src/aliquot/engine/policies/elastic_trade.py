@@ -24,8 +24,19 @@ class _TradeCards(PodPolicy):
         hold a container with one card."""
 
     def rank(self, view: View) -> Ranks:
-        """For pods that `arrange` declines: among equal ways the highest card wins."""
-        return -np.arange(view.fleet.rows)[:, np.newaxis]
+        """For one container, and for pods that `arrange` declines. Among equal ways the highest card wins; whole cards
+        are the first free ones."""
+        rows = np.arange(view.fleet.rows)[:, np.newaxis]
+        if view.part.whole:
+            return rows
+        has = view.fleet.has
+        span = _span_after(view.free_mib, view.need_mib, has) + _span_after(view.free_cores, view.need_cores, has)
+        return -(self.rate(span, np.ones_like(span)) * view.fleet.rows + rows)
+
+    def is_rank_enough(self, request: Request) -> bool:
+        return len(request.containers) == 1 and (
+            request.containers[0].part.whole or request.containers[0].part.cards == 1
+        )
 
     def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together or any(c.part.cards > 1 and not c.part.whole for c in request.containers):
@@ -145,9 +156,24 @@ class TradeBinpackNodes(NodePolicy):
         return TradeBinpackCards.rate(span, rated.sum(axis=0)).astype(np.float64)
 
 
+_ENDLESS = np.iinfo(np.int64).max
+
+
+def _span_after(left: Ints, need: Ints, has: Bools) -> Ints:
+    """[rows, width]: how far the cards of a node are apart if the card in each row gives `need`."""
+    after = left - need
+    low, high = np.where(has, left, _ENDLESS), np.where(has, left, -1)
+    if len(left) == 1:
+        return np.zeros_like(after)
+    least, second_least = np.partition(low, 1, axis=0)[:2]
+    second_most, most = np.partition(high, -2, axis=0)[-2:]
+    of_others = np.where(low == least, second_least, least), np.where(high == most, second_most, most)
+    return np.asarray(np.maximum(after, of_others[1]) - np.minimum(after, of_others[0]))
+
+
 def _span(left: Ints, has: Bools) -> Ints:
     most = np.where(has, left, 0).max(axis=0, initial=0)
-    least = np.where(has, left, np.iinfo(np.int64).max).min(axis=0, initial=np.iinfo(np.int64).max)
+    least = np.where(has, left, _ENDLESS).min(axis=0, initial=_ENDLESS)
     return np.where(has.any(axis=0), most - least, 0)
 
 
