@@ -20,11 +20,11 @@ from aliquot.engine.state import NodeState
 from aliquot.engine.workload import COMMON, Workload
 from aliquot.model import Gpu, Life, Part, Request, peak_by
 
-_LEARNT: WeakKeyDictionary[ShapeCounts, tuple[int, Workload | None]] = WeakKeyDictionary()
+_LEARNT: WeakKeyDictionary[ShapeCounts, tuple[int, Workload]] = WeakKeyDictionary()
 
 
-def _learnt(seen: ShapeCounts) -> Workload | None:
-    version, workload = _LEARNT.get(seen, (-1, None))
+def _learnt(seen: ShapeCounts) -> Workload:
+    version, workload = _LEARNT.get(seen, (-1, COMMON))
     if version != seen.version:
         workload = Workload.learnt(seen.shapes)
         _LEARNT[seen] = seen.version, workload
@@ -44,7 +44,7 @@ class PolicySettings:
 
     @property
     def expected(self) -> Workload:
-        return self.workload or (_learnt(self.seen) if self.seen else None) or COMMON
+        return self.workload or (_learnt(self.seen) if self.seen else COMMON)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The workload that a cluster expects: shapes of pods and how common each is. Policies keep room for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aliquot.engine.shape_counts import Shape
 from aliquot.errors import BadConfig
@@ -10,7 +10,10 @@ from aliquot.model.request import NODE_UNITS
 
 WHOLE = 1000
 """A card, in thousandths."""
-_ENOUGH_PODS = 50
+_COMMON_PODS = 16
+"""How many seen pods the common workload is worth."""
+_ENOUGH_PODS = 256
+"""With so many seen pods the common workload no longer counts."""
 _FEW_MODELS = 16
 """Pods that accept more models than this hardly insist on any."""
 
@@ -57,6 +60,8 @@ class Workload:
     """Compared by identity: policies keep what they derive from it."""
 
     shapes: tuple[PodShape, ...]
+    pods: int = 0
+    """How many pods it was learnt from: what their weights are worth. 0 means as many as their weights."""
 
     def __post_init__(self) -> None:
         if not self.shapes:
@@ -66,10 +71,19 @@ class Workload:
     def weight(self) -> int:
         return sum(shape.weight for shape in self.shapes)
 
+    @property
+    def pods_per_weight(self) -> float:
+        return self.pods / self.weight if self.pods else 1.0
+
     @classmethod
-    def learnt(cls, seen: Mapping[Shape, int]) -> "Workload | None":
-        """The shapes of pods that were seen. None if there are too few pods to tell."""
-        return cls.of(seen) if sum(seen.values()) >= _ENOUGH_PODS else None
+    def learnt(cls, seen: Mapping[Shape, int]) -> "Workload":
+        """The shapes of pods that were seen, and as long as they are few the common workload beside them."""
+        own = cls.of(seen) if seen else COMMON
+        if not seen or own.weight >= _ENOUGH_PODS:
+            return own
+        scale = COMMON.weight // _COMMON_PODS
+        shapes = tuple(replace(shape, weight=shape.weight * scale) for shape in own.shapes)
+        return cls(shapes + COMMON.shapes, pods=own.weight + _COMMON_PODS)
 
     @classmethod
     def of(cls, counts: Mapping[Shape, int]) -> "Workload":
@@ -109,7 +123,8 @@ COMMON = Workload(
         PodShape(8, 1000, 44),
         PodShape(2, 1000, 16),
         PodShape(4, 1000, 15),
-    )
+    ),
+    pods=_COMMON_PODS,
 )
 """The default workload, from the default list of the public openb trace: 7,064 of its 8,152 pods ask for GPUs. Five
 sizes count as a similar, more common size (460 as 470, 370 as 320, 220 as 230, 550 as 590, 110 as 160 thousandths). The

@@ -11,7 +11,7 @@ from aliquot.engine.forecast.filling_many import left_of_many
 from aliquot.engine.forecast.streams import SHARE_STEP, STREAMS, Streams, streams_for
 from aliquot.engine.workload import WHOLE, CardModel, Workload
 
-_CPU_STEPS, _MEMORY_STEPS = 48, 12
+_HOST_STEPS = 48
 """Nodes of one kind whose CPU and memory differ by less than such a part count as equal, so that few have to be worked
 out."""
 _MOST_STEPS = (1 << 16) - 1
@@ -31,7 +31,7 @@ class Filling:
         """[n]: cards that stay idle on each of n nodes of one kind. `idle` is [rows, n], in thousandths."""
         rows, count = idle.shape
         known = self._known.setdefault((kind, rows), {})
-        cpu_step, memory_step = max(1, kind.host.cpu // _CPU_STEPS), max(1, kind.host.memory // _MEMORY_STEPS)
+        cpu_step, memory_step = (max(1, each // _HOST_STEPS) for each in (kind.host.cpu, kind.host.memory))
         if len(known) > _REMEMBERED:
             known.clear()
         states = np.empty((count, rows + 2), np.uint16)

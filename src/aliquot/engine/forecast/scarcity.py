@@ -47,12 +47,13 @@ class Demand:
 
     def __init__(self, workload: Workload, kinds: Sequence[NodeKind]) -> None:
         asking = [shape for shape in workload.shapes if shape.cards]
-        self._total = max(1, sum(shape.weight for shape in asking))
-        asked = {shape: shape.weight * shape.cards * shape.share / WHOLE for shape in asking}
-        self._mean = max(sum(asked.values()) / self._total, 1e-9)
+        pods = {shape: shape.weight * workload.pods_per_weight for shape in asking}
+        self._total = max(1.0, fsum(pods.values()))
+        asked = {shape: pods[shape] * shape.cards * shape.share / WHOLE for shape in asking}
+        self._mean = max(fsum(asked.values()) / self._total, 1e-9)
         large = [shape for shape in asking if shape.cards > 1 and shape.share == WHOLE]
         self.large = [
-            Large(shape.cards, shape.cpu, shape.memory, shape.models, shape.weight)
+            Large(shape.cards, shape.cpu, shape.memory, shape.models, pods[shape])
             for shape in sorted(large, key=lambda shape: -shape.weight)[:_MOST_LARGE]
         ]
         fills = (

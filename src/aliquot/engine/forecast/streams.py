@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +15,14 @@ from numpy.typing import NDArray
 from aliquot.engine.arrays import Ints
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 
-LENGTHS = (48,) * 12 + (12,) * 12
-"""Pods in each stream. The long ones are about as many as a node is offered while a cluster fills up; in a much longer
-stream every gap finds a pod that fits, which is not so: such pods are as scarce as others. The short ones are about as
-many as come to a full cluster until a pod of the node ends."""
-STREAMS = len(LENGTHS)
+STREAMS = 24
+_LONG, _SHORT = (48, 4.5), (12, 1.1)
+"""Pods in a stream, one half of the streams each: at least so many, and so many that they would fill the node so often.
+
+The long ones are about as many as a node is offered while a cluster fills up. In a much longer stream every gap finds a
+pod that fits, which is not so: such pods are as scarce as others. The short ones are about as many as come to a full
+cluster until a pod of the node ends."""
+_LONGEST = 192
 SHARE_STEP = 10
 """Shares of cards are rounded to this many thousandths."""
 
@@ -83,10 +87,19 @@ def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:
         for shape in workload.shapes
         if shape.suits(card) and shape.share_of(card) <= WHOLE and shape.cards <= rows
     }
-    streams = [[runs[shape] for shape in stream if shape in runs] for stream in _drawn(workload)]
+    asked = sum(shape.weight * pod.cards * pod.share for shape, pod in runs.items()) * SHARE_STEP / WHOLE
+    pods = sum(shape.weight for shape in workload.shapes if shape.cards)
+    fill = rows * pods / asked if asked else 0.0  # so many pods of the workload fill the node once
+    drawn = _drawn(workload, _length(_LONG, fill), _length(_SHORT, fill))
+    streams = [[runs[shape] for shape in stream if shape in runs] for stream in drawn]
     streams.sort(key=len, reverse=True)
     starts = list(accumulate(map(len, streams), initial=0))
     return Streams([pod for stream in streams for pod in stream], np.array(starts, np.int64))
+
+
+def _length(length: tuple[int, float], fill: float) -> int:
+    least, times = length
+    return min(_LONGEST, max(least, ceil(fill * times)))
 
 
 def _steps_of(pods: Sequence[StreamPod]) -> list[StreamStep]:
@@ -105,7 +118,7 @@ def _step(cards: int, at: Ints | slice, pods: Sequence[StreamPod]) -> StreamStep
 
 
 @lru_cache(8)
-def _drawn(workload: Workload) -> Sequence[Sequence[PodShape]]:
+def _drawn(workload: Workload, long: int, short: int) -> Sequence[Sequence[PodShape]]:
     """The shapes of each stream. Every step draws from all strata of the workload, one for each stream (a Latin
     hypercube), so that few streams stand for the whole. Pods without GPU are left out."""
     shapes = sorted((shape for shape in workload.shapes if shape.cards), key=_size)
@@ -113,9 +126,9 @@ def _drawn(workload: Workload) -> Sequence[Sequence[PodShape]]:
         return []
     sums = list(accumulate(shape.weight for shape in shapes))
     chance = random.Random(STREAMS)
-    streams: list[list[PodShape]] = [[] for _ in LENGTHS]
-    for step in range(max(LENGTHS)):
-        growing = [stream for stream, length in zip(streams, LENGTHS, strict=True) if step < length]
+    streams: list[list[PodShape]] = [[] for _ in range(STREAMS)]
+    for step in range(long):
+        growing = streams if step < short else streams[: STREAMS // 2]
         strata = sorted(range(len(growing)), key=lambda _: chance.random())
         for stream, stratum in zip(growing, strata, strict=True):
             place = bisect_right(sums, (stratum + chance.random()) / len(growing) * sums[-1])
