@@ -147,10 +147,7 @@ class Forecast:
 
     def cost_at(self, block: Block, ask: Ask, row: int, column: int, containers: Hashable = ()) -> "Cost":
         """What the cost of one option is made of."""
-        kept, prices = self._up_to_date(block, ask, containers)
-        wasted = float(kept.wasted[row, column])
-        model = float(prices.models[block.kind_id[column]] * kept.took[column])
-        return Cost(wasted, float(kept.total[row, column]) - wasted - model, model)
+        return _parts(*self._up_to_date(block, ask, containers), block, row, column)
 
     def _up_to_date(self, block: Block, ask: Ask, containers: Hashable) -> tuple[_Kept, _Prices]:
         prices = self._prices(block)
@@ -169,11 +166,21 @@ class Forecast:
     def costs_after(self, block: Block, columns: Ints, free: tuple[Ints, Ints], cards: int, host: Host) -> Floats:
         """[n]: for a pod with several containers, `cards` cards together, that leaves so much memory and cores of the
         cards in these columns free."""
+        kept, _ = self._after(block, columns, free, cards, host)
+        return np.asarray(kept.total[0, columns])
+
+    def cost_after(self, block: Block, column: int, free: tuple[Ints, Ints], cards: int, host: Host) -> "Cost":
+        """What the cost of one column is made of."""
+        return _parts(*self._after(block, np.array([column]), free, cards, host), block, 0, column)
+
+    def _after(
+        self, block: Block, columns: Ints, free: tuple[Ints, Ints], cards: int, host: Host
+    ) -> tuple[_Kept, _Prices]:
         prices, kept, each = self._prices(block), _Kept.new(1, block.width), np.arange(len(columns))
         after = idle_shares(block, columns, *free)
         self._settle(kept, block, _Options(columns, np.zeros_like(each), each, after), cards, host)
         _add_up(kept, block, columns, prices)
-        return np.asarray(kept.total[0, columns])
+        return kept, prices
 
     def _entry(self, block: Block, ask: Ask, key: Hashable) -> _Kept:
         entries = self._kept.setdefault(block, OrderedDict())
@@ -255,6 +262,12 @@ class Forecast:
         pressure = self._demand.pressure(list(idle), np.array(list(idle.values())) / WHOLE)
         prices = dict(zip(idle, pressure.tolist(), strict=True))
         return np.array([prices[kind.model] for kind in block.kinds])
+
+
+def _parts(kept: _Kept, prices: _Prices, block: Block, row: int, column: int) -> Cost:
+    wasted = float(kept.wasted[row, column])
+    model = float(prices.models[block.kind_id[column]] * kept.took[column])
+    return Cost(wasted, float(kept.total[row, column]) - wasted - model, model)
 
 
 def _add_up(kept: _Kept, block: Block, columns: Ints, prices: _Prices) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aliquot.engine.card_kinds import NodeKind
 from aliquot.engine.forecast.filling import Filling
-from aliquot.engine.forecast.streams import LENGTHS, streams_for
+from aliquot.engine.forecast.streams import streams_for
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 from aliquot.model import Host
 
@@ -53,8 +53,14 @@ def test_a_pod_takes_the_fullest_card_that_has_room() -> None:
 def test_streams_have_every_shape_as_often_as_the_workload() -> None:
     workload = Workload((PodShape(1, 1000, 3), PodShape(1, 500, 1)))
     pods = streams_for(workload, CardModel("A100", 81920), 8).pods
-    assert len(pods) == sum(LENGTHS)
     assert sum(pod.share == 100 for pod in pods) / len(pods) == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 16])
+@pytest.mark.parametrize("share", [100, 500, 1000])
+def test_every_stream_could_fill_the_node(rows: int, share: int) -> None:
+    streams = streams_for(Workload((PodShape(1, share, 1),)), CardModel("A100", 81920), rows)
+    assert np.diff(streams.starts).min() * share >= rows * WHOLE
 
 
 SHAPES = st.builds(

@@ -100,6 +100,18 @@ def test_it_says_what_its_choice_costs() -> None:
     assert judge(fleet_of([HALF]), pod(WHOLE), "lookahead", "lookahead").why() == ""
 
 
+def test_it_says_what_several_containers_cost_together() -> None:
+    containers = tuple(ContainerRequest(name, shared(50, 500), Life.MAIN) for name in "ab")
+    judgement = judge(
+        fleet_of([FREE, FREE], [HALF, HALF]),
+        replace(pod(WHOLE), containers=containers),
+        "lookahead",
+        "lookahead",
+        PolicySettings(workload=HALVES),
+    )
+    assert judgement.why().startswith("costs in cards: idle in the end ")
+
+
 @pytest.mark.parametrize("policy", ["binpack", "fgd", "lookahead"])
 def test_every_policy_names_the_next_best_node(policy: str) -> None:
     assert "next n" in judge(fleet_of([FREE], [FREE, HALF]), pod(shared(50, 500)), policy, policy).why()
