@@ -12,7 +12,7 @@ WHOLE = 1000
 """A card, in thousandths."""
 _COMMON_PODS = 16
 """How many seen pods the common workload is worth."""
-_ENOUGH_PODS = 256
+_ENOUGH_PODS = 64
 """With so many seen pods the common workload no longer counts."""
 _FEW_MODELS = 16
 """Pods that accept more models than this hardly insist on any."""

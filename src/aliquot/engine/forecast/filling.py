@@ -16,6 +16,7 @@ _HOST_STEPS = 48
 out."""
 _MOST_STEPS = (1 << 16) - 1
 _REMEMBERED = 1 << 17
+"""Node states, of all kinds together: some 25 MB."""
 _MANY = 32
 """So many nodes are filled together, step by step: after a start there are thousands to fill, before one decision."""
 
@@ -32,8 +33,9 @@ class Filling:
         rows, count = idle.shape
         known = self._known.setdefault((kind, rows), {})
         cpu_step, memory_step = (max(1, each // _HOST_STEPS) for each in (kind.host.cpu, kind.host.memory))
-        if len(known) > _REMEMBERED:
-            known.clear()
+        if sum(map(len, self._known.values())) > _REMEMBERED:
+            for each in self._known.values():
+                each.clear()
         states = np.empty((count, rows + 2), np.uint16)
         states[:, :rows] = np.sort((idle + SHARE_STEP // 2) // SHARE_STEP, axis=0).T
         states[:, rows] = np.minimum(np.maximum(cpu // cpu_step, 0), _MOST_STEPS)

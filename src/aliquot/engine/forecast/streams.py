@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from aliquot.engine.arrays import Ints
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 
-STREAMS = 24
+_MANY_LONG, _MANY_SHORT = 16, 8
+STREAMS = _MANY_LONG + _MANY_SHORT
 _LONG, _SHORT = (48, 4.5), (12, 1.1)
-"""Pods in a stream, one half of the streams each: at least so many, and so many that they would fill the node so often.
+"""Pods in a long and in a short stream: at least so many, and so many that they would fill the node so often.
 
-The long ones are about as many as a node is offered while a cluster fills up. In a much longer stream every gap finds a
-pod that fits, which is not so: such pods are as scarce as others. The short ones are about as many as come to a full
-cluster until a pod of the node ends."""
+Long ones are about as many as a node is offered while a cluster fills up. In a much longer stream every gap finds a pod
+that fits, which is not so: such pods are as scarce as others. Short ones are about as many as come to a full cluster
+until a pod of the node ends."""
 _LONGEST = 192
 SHARE_STEP = 10
 """Shares of cards are rounded to this many thousandths."""
@@ -128,7 +129,7 @@ def _drawn(workload: Workload, long: int, short: int) -> Sequence[Sequence[PodSh
     chance = random.Random(STREAMS)
     streams: list[list[PodShape]] = [[] for _ in range(STREAMS)]
     for step in range(long):
-        growing = streams if step < short else streams[: STREAMS // 2]
+        growing = streams if step < short else streams[:_MANY_LONG]
         strata = sorted(range(len(growing)), key=lambda _: chance.random())
         for stream, stratum in zip(growing, strata, strict=True):
             place = bisect_right(sums, (stratum + chance.random()) / len(growing) * sums[-1])
