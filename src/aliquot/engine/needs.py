@@ -17,7 +17,7 @@ def _part_text(part: Part) -> str:
         return "1 whole card" if part.cards == 1 else f"{part.cards} whole cards"
     sizes = [f"{part.memory.amount:,} {_UNITS[part.memory.unit]}"] if part.memory.amount else []
     sizes += [f"{part.cores} % of cores"] if part.cores else []
-    sizes += [f"{part.slots} MPS slots"] if part.slots else []
+    sizes += ["1 MPS slot" if part.slots == 1 else f"{part.slots} MPS slots"] if part.slots else []
     return f"{' and '.join(sizes) or 'a part'} of {cards_text(part.cards)}"
 
 

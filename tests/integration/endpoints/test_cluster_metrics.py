@@ -195,8 +195,12 @@ async def test_pods_that_wait_are_counted_by_reason(room: Room) -> None:
     await room.add_pod("gated", 3, schedulingGates=[{"name": "later"}])
     await room.add_pod("others", 3, schedulerName="somebody-else")
     tainted = await room.add_pod("tainted", 3)
+    limits = {"aliyun.com/gpu-memory": "3"}
+    containers = [{"name": "main", "image": "i", "resources": {"limits": limits, "requests": limits}}]
+    misspelt = await room.add_pod("misspelt", None, containers=containers)
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    await room.report(tainted, conditions=[condition])
+    for pod in (tainted, misspelt):
+        await room.report(pod, conditions=[condition])
     await room.commit(await room.add_pod("holder", 3), "n1")
     async with opened(room, GpuShareEndpoint(room.plane).routes()) as endpoint:
         for pod in (large, huge):
@@ -208,7 +212,7 @@ async def test_pods_that_wait_are_counted_by_reason(room: Room) -> None:
         "new": 1,
         "gated": 1,
         "other_scheduler": 1,
-        "not_asked": 1,
+        "not_asked": 2,
         "bad_demand": 0,
         "refused": 0,
     }
