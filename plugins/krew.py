@@ -26,7 +26,7 @@ def write(plugin: Path, url: str) -> Path:
             member.size, member.mode = len(content), mode
             packed.addfile(member, io.BytesIO(content))
     short = plugin.name.removeprefix("kubectl-")
-    template = (_PROJECT / "deploy" / "krew" / f"{short}.yaml").read_text()
+    template = (Path(__file__).with_name("manifests") / f"{short}.yaml").read_text()
     manifest = plugin.with_name(f"{short}.yaml")
     manifest.write_text(
         template.format(
