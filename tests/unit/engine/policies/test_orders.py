@@ -203,9 +203,13 @@ def test_memory_is_a_larger_share_of_a_smaller_card() -> None:
 def test_the_workload_is_learnt_from_the_pods_that_come() -> None:
     seen = ShapeCounts()
     settings = PolicySettings(seen=seen)
+    assert settings.expected is COMMON, "nothing was seen"
     for _ in range(49):
         seen.add(pod(shared(50, 0)))
-    assert settings.expected is COMMON, "too few to tell"
+    few = settings.expected
+    assert few.shapes[0].share == 500
+    assert few.shapes[0].weight > COMMON.weight, "32 pods were counted, and the common workload is worth 16"
+    assert few.shapes[1:] == COMMON.shapes
     for _ in range(15):
         seen.add(pod(shared(30, 300)))
     assert {(shape.share, shape.mib, shape.weight) for shape in settings.expected.shapes} == {
