@@ -58,9 +58,11 @@ def test_every_command_of_the_runbook_works(rig: Rig, aliquot: Aliquot, tmp_path
     checks = sorted({line for block in blocks for line in block.splitlines()})
     remedies = re.findall(r"`(kubectl [^`]+)`", RUNBOOK)
     assert (len(checks) > 30, len(remedies) > 4) == (True, True)
+    gone = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gone"}}
+    rig.kubectl("create", "-f", "-", input=json.dumps(gone))
     failed = []
     for command in [*checks, *remedies]:
-        here = command.replace(SERVER, aliquot.native_url).replace("NODE", rig.node_name)
+        here = command.replace(SERVER, aliquot.native_url).replace("NODE", rig.node_name).replace("GONE", "gone")
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {here}"], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
