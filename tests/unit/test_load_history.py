@@ -40,6 +40,13 @@ def test_a_history_has_a_start_and_a_sample_for_every_half_minute() -> None:
     assert history.card("GPU-1") is None
 
 
+def test_a_sample_that_does_not_know_the_cores_does_not_count_as_0() -> None:
+    history = LoadHistory()
+    history.take("n1", T0, load(None), [])
+    history.take("n1", T0 + 10, load(0.8), [])
+    assert shown(history.card("GPU-0")) == [(0, 0.8)]
+
+
 def test_a_ring_forgets_what_is_older_than_an_hour_and_keeps_its_start() -> None:
     history = LoadHistory()
     for number in range(LENGTH + 5):

@@ -16,8 +16,8 @@ _log = structlog.get_logger()
 
 _FIRST, _SHORTEST, _LONGEST = 3.0, 10.0, 20.0
 """Seconds between two beats. The first one comes before there is a load to tell, so the second one follows soon."""
-_DURATION = 60
-"""Seconds after which an agent counts as silent. At least three beats can be lost before that."""
+_DURATION = 40
+"""Seconds after which an agent counts as silent: two of its longest periods."""
 
 
 def _nothing() -> None:

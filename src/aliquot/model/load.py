@@ -10,6 +10,8 @@ from aliquot.model.bounds import LARGEST_RECORD, LONGEST_NAME, MAX_CARDS, MAX_ME
 from aliquot.model.records import VERSION, decode
 
 LOAD = "aliquot.io/load"
+IDLE = 0.02
+"""A card, or a pod on it, that is busy for less of the time is idle."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 _Cores = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -95,7 +95,7 @@ def _not_created(view: ClusterView, namespace: str, name: str) -> Explained:
 
 def _failures(events: Sequence[Event], namespace: str, name: str) -> Iterator[Event]:
     """What a controller of this name, or one that such a controller made, said of a quota, the newest first."""
-    for event in reversed(events):
+    for event in sorted(events, key=lambda event: event.last_seen, reverse=True):
         about = event.involved_object
         is_meant = about.name == name or about.name.startswith(f"{name}-") or name.startswith(f"{about.name}-")
         if event.metadata.namespace == namespace and is_meant and _EXCEEDED in (event.message or ""):

@@ -12,7 +12,6 @@ from aliquot.kube.resources import ConfigMap
 from aliquot.model.bounds import LARGEST_CONFIG
 
 _KIND = "KubeSchedulerConfiguration"
-_LEAST_SECONDS = 5.0
 _SECRET = re.compile(r"keydata|token|password|secret|credential", re.IGNORECASE)
 _USER = re.compile(r"//[^/@\s]*@")
 """The user and the password in an address."""
@@ -28,7 +27,7 @@ class SchedulerConfig:
 
 
 def scheduler_configs(maps: Iterable[ConfigMap], dialects: Dialects) -> list[SchedulerConfig]:
-    """Those of kube-scheduler that mention Aliquot's resources or paths, or have no extender at all."""
+    """Every configuration of kube-scheduler in these maps, and what is wrong with it."""
     return [
         SchedulerConfig(where, document, tuple(_findings(document, dialects)))
         for where, document in _documents(maps)

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from aliquot.model import Charge
+from aliquot.model.load import IDLE
 from aliquot.reports.nodes import share_of
 from aliquot.reports.pods import PodReport, pods_report
 from aliquot.reports.report import Report, Use
 from aliquot.reports.view import ClusterView
-
-_IDLE = 0.01
-"""A pod that keeps its cards busy for less than this is idle."""
 
 
 class WastefulPod(Report, frozen=True, kw_only=True):
@@ -80,6 +78,6 @@ def wasteful_pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
         unused=None if used is None or held is None else round(max(0.0, held - used), 4),
         memory_mib=pod.memory_mib,
         use=pod.use,
-        is_idle=pod.use.cores is not None and pod.use.cores < _IDLE,
+        is_idle=pod.use.cores is not None and pod.use.cores < IDLE,
         idle_since=since,
     )

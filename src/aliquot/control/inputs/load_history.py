@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.control.inputs.pod_use import IDLE, Use, uses
+from aliquot.control.inputs.pod_use import Use, uses
 from aliquot.ledger import Entry
 from aliquot.model.bounds import MAX_HISTORIES, MIB
-from aliquot.model.load import NodeLoad
+from aliquot.model.load import IDLE, NodeLoad
 
 PERIOD = 30.0
-"""Seconds of a sample of a history: the mean of what came in that time."""
+"""Seconds of a sample of a history: the mean of the cores that came in that time, and the last memory."""
 LENGTH = 120
 _UNKNOWN = np.uint16(2**16 - 1)
 _MILLI = 1000
@@ -51,7 +51,7 @@ class _Rings:
         self._busy: NDArray[np.int64] = np.zeros(0, np.int64)
         """The slot in which it was last at work, or the one before the first."""
         self._count: NDArray[np.int64] = np.zeros(0, np.int64)
-        """Samples in the last slot."""
+        """Samples in the last slot whose cores are known."""
 
     @property
     def nbytes(self) -> int:
@@ -69,15 +69,16 @@ class _Rings:
             row = self._new(name, slot)
         slot = max(slot, int(self._last[row]))  # a clock that was set back
         self._go_to(row, slot)
-        place, count = slot % LENGTH, int(self._count[row])
+        place = slot % LENGTH
         if use.cores is not None:
-            before = 0 if self._cores[row, place] == _UNKNOWN else int(self._cores[row, place])
+            count = int(self._count[row])
+            before = int(self._cores[row, place]) if count else 0
             mean = (before * count + use.cores * _MILLI) / (count + 1)
             self._cores[row, place] = min(round(mean), int(_UNKNOWN) - 1)
+            self._count[row] = count + 1
         if use.cores is None or use.cores >= IDLE:
             self._busy[row] = slot
         self._mib[row, place] = min(use.memory_bytes // MIB, 2**32 - 1)
-        self._count[row] = count + 1
 
     def get(self, name: str) -> History | None:
         row = self._rows.get(name)

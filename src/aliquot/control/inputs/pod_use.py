@@ -4,10 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from aliquot.ledger import Entry
-from aliquot.model.load import NodeLoad, PodLoad
-
-IDLE = 0.02
-"""A card, or a pod on it, that is busy for less of the time is idle."""
+from aliquot.model.load import IDLE, NodeLoad, PodLoad
 
 
 @dataclass(frozen=True, slots=True)
