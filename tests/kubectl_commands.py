@@ -13,23 +13,27 @@ from typing import Literal
 from aliquot.kubectl import inspect_gpushare
 from tests.integration.kubectl.command import gpu, run_to_end
 
-TENANT = """
+
+def tenant_of(namespace: str) -> str:
+    """Manifests of somebody who sees one namespace, and no node."""
+    return f"""
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: tenant, namespace: default}
+metadata: {{name: tenant, namespace: {namespace}}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: tenant, namespace: default}
-rules: [{apiGroups: [""], resources: [pods, events], verbs: [get, list]}]
+metadata: {{name: tenant, namespace: {namespace}}}
+rules: [{{apiGroups: [""], resources: [pods, events], verbs: [get, list]}}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: tenant, namespace: default}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
-subjects: [{kind: ServiceAccount, name: tenant, namespace: default}]
+metadata: {{name: tenant, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}}
+subjects: [{{kind: ServiceAccount, name: tenant, namespace: {namespace}}}]
 """
-"""Somebody who sees one namespace, and no node."""
+
+
 PODS = {("default", "seen"): 3, ("others", "neighbour"): 2, ("default", "waits"): 900}
 """Units by namespace and name. The first two run on one card, the last one waits."""
 QUOTAS = {

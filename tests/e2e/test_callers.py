@@ -12,7 +12,7 @@ import trustme
 import yaml
 
 from tests.e2e.test_tls import write_pair
-from tests.e2e.test_why_waiting import TENANT
+from tests.kubectl_commands import tenant_of
 from tests.real.objects import asking, gpu_node
 from tests.real.scheduler import Scheduling
 from tests.real.serving import serving
@@ -67,7 +67,7 @@ def test_callers_are_known_by_the_tokens_of_a_real_api_server(scheduling: Schedu
 def read_by_own_rights(cluster: Scheduling, url: str, trust: ssl.SSLContext) -> None:
     """The agents' account may list all pods, the tenant those of one namespace."""
     cluster.ensure_namespace("limited")
-    cluster.apply(TENANT)
+    cluster.apply(tenant_of("limited"))
     cluster.create(asking("own", {"aliyun.com/gpu-mem": 16}, namespace="limited"))
     tenant, everything = token_of(cluster, "limited", "tenant"), token_of(cluster, *READER)
     paths = ("pods", "pods?namespace=limited", "pods?namespace=default", "nodes", "explain/default/target")

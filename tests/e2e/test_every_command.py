@@ -51,7 +51,7 @@ def _in_namespace(namespace: str, name: str, units: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def kubeconfigs(rig: Rig) -> dict[Person, Path]:
-    rig.apply(kubectl_commands.TENANT)
+    rig.apply(kubectl_commands.tenant_of("default"))
     return {"admin": rig.admin_kubeconfig, "tenant": rig.service_account_kubeconfig("default", "tenant")}
 
 

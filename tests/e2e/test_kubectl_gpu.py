@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import pods
-from tests.kubectl_commands import TENANT
+from tests.kubectl_commands import tenant_of
 from tests.rig import Rig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("aliquot")]
@@ -68,7 +68,7 @@ def test_an_admin_sees_cards_pods_and_what_is_wrong(rig: Rig, pod: str, tmp_path
 
 
 def test_a_tenant_sees_the_pods_of_one_namespace(rig: Rig, pod: str) -> None:
-    rig.apply(TENANT)
+    rig.apply(tenant_of("default"))
     tenant = rig.service_account_kubeconfig("default", "tenant")
     out, err = kubectl(rig, tenant, "gpu", "pods", "--no-headers")
     ((part,),) = json.loads(pods.get(rig, pod)["metadata"]["annotations"]["aliquot.io/placement"])[

@@ -14,6 +14,7 @@ from aliquot.model import NodeGpus
 from aliquot.model.admission import PLACEABLE
 from tests.factories import make_cards, make_gpu
 from tests.integration.kubectl.command import gpu
+from tests.kubectl_commands import tenant_of
 from tests.real.objects import asking, gpu_node
 from tests.real.recorder import Recorder, recording
 from tests.real.scheduler import DEPLOY, Scheduling, pointed_at
@@ -28,24 +29,6 @@ MAPS = "/api/v1/namespaces/kube-system/configmaps"
 SECONDS = 60.0
 QUIET = 3.0
 """Seconds in which whoever spins writes and asks hundreds of times."""
-
-TENANT = """
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: tenant, namespace: limited}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: tenant, namespace: limited}
-rules: [{apiGroups: [""], resources: [pods, events], verbs: [get, list]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: tenant, namespace: limited}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
-subjects: [{kind: ServiceAccount, name: tenant, namespace: limited}]
-"""
-"""Somebody who sees one namespace, and no node."""
 
 RUNNING = {"a": 8, "b": 8}
 """Units that pods hold, each on a card of n1 of its own."""
@@ -188,7 +171,7 @@ def test_every_cause_is_named_by_the_event_the_condition_and_the_first_line(wait
         assert first == f"{pod['metadata']['namespace']}/{name} waits. {message}"
 
     assert "did you mean aliyun.com/gpu-mem?" in cluster.kubectl("describe", "pod", "typo")
-    cluster.apply(TENANT)
+    cluster.apply(tenant_of("limited"))
     tenant = waiters.explained("quota", "limited", cluster.service_account_kubeconfig("limited", "tenant"))
     assert tenant.splitlines()[0] == f"limited/quota waits. {conditions['quota']['message']}"
 

@@ -48,7 +48,7 @@ async def test_every_command_tells_an_admin_and_a_tenant_what_matters(
 
 
 def _kubeconfigs(demo: DemoCluster, folder: Path) -> dict[Person, Path]:
-    for manifest in yaml.safe_load_all(kubectl_commands.TENANT):
+    for manifest in yaml.safe_load_all(kubectl_commands.tenant_of("default")):
         demo.cluster.registry.create(_ROLES[manifest["kind"]], "default", manifest)
     kubeconfig.write(demo.cluster.url, folder / "tenant", demo.cluster.users.add(account("default", "tenant")))
     return {"admin": demo.kubeconfig, "tenant": folder / "tenant"}
