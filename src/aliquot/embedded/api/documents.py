@@ -2,8 +2,8 @@
 
 from aiohttp import web
 
+from aliquot.apiserver.answers import JSON, encode
 from aliquot.embedded.api import discovery, openapi
-from aliquot.embedded.api.answers import JSON, encode
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 

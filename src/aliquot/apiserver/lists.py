@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Object, key_of
-from aliquot.embedded.api.resources import ServedResource
-from aliquot.embedded.api.selectors import Predicate, both, everything, parse_fields, parse_labels
-from aliquot.embedded.api.statuses import BadRequest, ResourceExpired, ResourceVersionTooLarge
-from aliquot.embedded.api.store import Store
+from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.objects import Object, key_of
+from aliquot.apiserver.resources import ServedResource
+from aliquot.apiserver.selectors import Predicate, both, everything, parse_fields, parse_labels
+from aliquot.apiserver.statuses import BadRequest, ResourceExpired, ResourceVersionTooLarge
+from aliquot.apiserver.store import Store
 
 _LARGEST = 2**63 - 1
 

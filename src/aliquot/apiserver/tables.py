@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from aliquot.embedded.api.ages import age
-from aliquot.embedded.api.objects import Object, text_at
-from aliquot.embedded.api.statuses import BadRequest
+from aliquot.apiserver.ages import age
+from aliquot.apiserver.objects import Object, text_at
+from aliquot.apiserver.statuses import BadRequest
 
 Cells = list[Any]
 

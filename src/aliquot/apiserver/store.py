@@ -1,15 +1,14 @@
-"""All objects by collection, namespace and name, under one revision counter. The registry applies the rules.
+"""All objects by collection, namespace and name, under one revision counter. Who writes applies the rules.
 
 Every method is atomic: nothing here awaits, so two requests never interleave.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
-from aliquot.embedded.api.eventlog import Cursor, EventLog, EventType, Stored, StoreEvent, encoded
-from aliquot.embedded.api.objects import Key, Object, key_of
-from aliquot.embedded.api.ownership import Ownership, Place
-from aliquot.embedded.api.statuses import ResourceVersionTooLarge
+from aliquot.apiserver.eventlog import Cursor, EventLog, EventType, Stored, StoreEvent, encoded
+from aliquot.apiserver.objects import Key, Object, key_of
+from aliquot.apiserver.statuses import ResourceVersionTooLarge
 
 LOG_CAPACITY = 16_384
 
@@ -31,7 +30,6 @@ class Store:
         self._collections: dict[str, _Collection] = {}
         self._revision = 0
         self._closed = False
-        self._ownership = Ownership()
         self._listeners: list[Listener] = []
 
     def on_change(self, listener: Listener) -> None:
@@ -79,23 +77,6 @@ class Store:
             raise ResourceVersionTooLarge(since, self._revision)
         return self._of(collection).log.cursor(since)
 
-    def namespaced_keys(self, namespace: str) -> Iterable[tuple[str, Key]]:
-        """The collection and key of every object in a namespace."""
-        for collection, held in list(self._collections.items()):
-            for key in [key for key in held.objects if key[0] == namespace]:
-                yield collection, key
-
-    def find(self, uid: str) -> Place | None:
-        """The collection and key of the object with this UID."""
-        return self._ownership.place(uid)
-
-    def dependents(self, uid: str) -> Iterator[tuple[str, Stored]]:
-        """The dependents of an owner with their collections, oldest first."""
-        for collection, key in self._ownership.dependents(uid):
-            stored = self.get(collection, key)
-            if stored is not None:
-                yield collection, stored
-
     def close(self) -> None:
         """End every watch, including later ones."""
         self._closed = True
@@ -116,11 +97,6 @@ class Store:
 
     def _record(self, collection: str, change: EventType, stored: Stored, previous: Stored | None) -> None:
         self._revision = stored.revision
-        place = collection, key_of(stored.obj)
-        if change is EventType.DELETED:
-            self._ownership.remove(place, stored.obj)
-        else:
-            self._ownership.put(place, stored.obj, previous.obj if previous else None)
         event = StoreEvent(change, stored, previous)
         self._of(collection).log.append(event)
         for listener in self._listeners:

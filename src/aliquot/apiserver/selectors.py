@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object, dig
-from aliquot.embedded.api.statuses import BadRequest
+from aliquot.apiserver.objects import Object, dig
+from aliquot.apiserver.statuses import BadRequest
 from aliquot.kube.selectors import LabelSelector
 
 Predicate: TypeAlias = Callable[[Object], bool]

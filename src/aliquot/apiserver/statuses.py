@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object
+from aliquot.apiserver.objects import Object
 from aliquot.errors import AliquotError
 
 

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
-from aliquot.embedded.api.answers import Presenter, encode, frame
-from aliquot.embedded.api.eventlog import Cursor, EventType, Stored, StoreEvent, encoded
-from aliquot.embedded.api.lists import flag, number
-from aliquot.embedded.api.resources import ServedResource
-from aliquot.embedded.api.selectors import Predicate
-from aliquot.embedded.api.statuses import StatusError
-from aliquot.embedded.api.store import Store
+from aliquot.apiserver.answers import Presenter, encode, frame
+from aliquot.apiserver.eventlog import Cursor, EventType, Stored, StoreEvent, encoded
+from aliquot.apiserver.lists import flag, number
+from aliquot.apiserver.resources import ServedResource
+from aliquot.apiserver.selectors import Predicate
+from aliquot.apiserver.statuses import StatusError
+from aliquot.apiserver.store import Store
 
 BOOKMARK_SECONDS = 60.0
 

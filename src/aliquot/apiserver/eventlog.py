@@ -13,8 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object, with_metadata
-from aliquot.embedded.api.statuses import ResourceExpired
+from aliquot.apiserver.objects import Object, with_metadata
+from aliquot.apiserver.statuses import ResourceExpired
 
 BATCH = 256
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Now, Object
-from aliquot.embedded.api.resources import ServedResource
-from aliquot.embedded.api.tables import table
+from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.objects import Now, Object
+from aliquot.apiserver.resources import ServedResource
+from aliquot.apiserver.tables import table
 
 JSON = "application/json"
 
