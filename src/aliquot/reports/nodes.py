@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from aliquot.ledger import Entry
-from aliquot.model import CORES, Charge, Gpu, NodeGpus
+from aliquot.model import Charge, Gpu, NodeGpus
+from aliquot.model.selling import share_of
 from aliquot.reports.report import NO_USE, Report, Use, total_use
 from aliquot.reports.view import ClusterView, seconds_of
 
@@ -27,7 +28,7 @@ class CardReport(Report, frozen=True, kw_only=True):
     allocated_memory_mib: int = 0
     allocated_slots: int = 0
     allocated: float = 0
-    """The part of the card that is taken, in the measure of which least is left: from 0 to 1."""
+    """The part of the card that is taken, in the measure of which most is: from 0 to 1."""
     pods: tuple[str, ...] = ()
     """namespace/name of the pods that hold a part of it."""
     use: Use = NO_USE
@@ -121,16 +122,10 @@ def _card(view: ClusterView, cards: NodeGpus, gpu: Gpu, used: Charge, entries: S
         allocated_cores=used.cores,
         allocated_memory_mib=used.mib,
         allocated_slots=used.slots,
-        allocated=share_of(gpu, used),
+        allocated=round(share_of(gpu, used), 4),
         pods=tuple(entry.owner.pod for entry in entries if gpu.uuid in entry.charges),
         use=_card_use(view, cards.node, gpu.uuid),
     )
-
-
-def share_of(gpu: Gpu, used: Charge) -> float:
-    """The part of a card that is taken, in the measure of which least is left."""
-    shares = (used.cores / CORES, used.mib / max(1, gpu.mib), used.slots / max(1, gpu.slots))
-    return round(max(shares), 4)
 
 
 def _card_use(view: ClusterView, node: str, uuid: str) -> Use:

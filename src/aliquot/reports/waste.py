@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from aliquot.model import Charge
 from aliquot.model.load import IDLE
-from aliquot.reports.nodes import share_of
+from aliquot.model.selling import share_of
 from aliquot.reports.pods import PodReport, pods_report
 from aliquot.reports.report import Report, Use
 from aliquot.reports.view import ClusterView

@@ -10,8 +10,9 @@ from aliquot.control.inputs.pod_use import Use
 from aliquot.endpoints.gathering.largest import largest
 from aliquot.endpoints.gathering.pauses import Pauses
 from aliquot.ledger import Entry
-from aliquot.model import CORES, NodeGpus
+from aliquot.model import NodeGpus
 from aliquot.model.bounds import MAX_SHOWN_NAMESPACES, MIB
+from aliquot.model.selling import share_of
 
 _IDLE_SECONDS = 600.0
 _Row = tuple[tuple[str, ...], float]
@@ -62,7 +63,7 @@ def _held(entry: Entry, cards: NodeGpus) -> dict[str, tuple[float, int]]:
     held: dict[str, tuple[float, int]] = {}
     for uuid, charge in entry.charges.items():
         gpu = cards.by_uuid.get(uuid)
-        share = 1.0 if gpu is None else max(charge.cores / CORES, charge.mib / max(1, gpu.mib))
+        share = 1.0 if gpu is None else share_of(gpu, charge)
         model = cards.model if gpu is None else gpu.model
         before = held.get(model, (0.0, 0))
         held[model] = before[0] + share, before[1] + charge.mib
