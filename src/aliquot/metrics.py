@@ -317,6 +317,11 @@ NAMESPACE_USED = GaugeTable(
 NAMESPACE_USED_MEMORY = GaugeTable(
     "aliquot_namespace_used_memory_bytes", "Memory of cards that these pods use.", _NAMESPACE
 )
+NAMESPACE_UNUSED = GaugeTable(
+    "aliquot_namespace_unused_cards",
+    "Cards that these pods hold and do not use: by cores or memory, whichever they use more of.",
+    _NAMESPACE,
+)
 NAMESPACE_IDLE = GaugeTable(
     "aliquot_namespace_idle_cards", "Cards that a namespace's pods hold and have not used for ten minutes.", _NAMESPACE
 )
@@ -324,6 +329,11 @@ POD_ALLOCATED = GaugeTable("aliquot_pod_allocated_cards", "Cards that a pod hold
 POD_ALLOCATED_MEMORY = GaugeTable("aliquot_pod_allocated_memory_bytes", "Memory of cards that a pod holds.", _POD)
 POD_USED = GaugeTable("aliquot_pod_used_cards", "Cards that a pod keeps busy, if that is known.", _POD)
 POD_USED_MEMORY = GaugeTable("aliquot_pod_used_memory_bytes", "Memory of cards that a pod uses, if known.", _POD)
+POD_UNUSED = GaugeTable(
+    "aliquot_pod_unused_cards",
+    "Cards that a pod holds and does not use, if that is known: by cores or memory, whichever it uses more of.",
+    _POD,
+)
 POD_IDLE = GaugeTable("aliquot_pod_idle_seconds", "For how long a pod has not used its cards; 0 while it does.", _POD)
 HIDDEN = GaugeTable(
     "aliquot_hidden", "Nodes, cards, pods and namespaces without series of their own, beyond the limits.", ("what",)

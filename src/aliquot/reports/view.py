@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from aliquot.control.inputs.pod_use import PodUse, part_uses
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, Marked, NodeSeen, PodSeen, QuotasRead, TimePassed
 from aliquot.dialects import Dialects
@@ -43,6 +44,16 @@ class ClusterView:
     only_namespace: str = ""
     """The one namespace whose pods are known; empty if all pods are."""
     missing: Sequence[Missing] = ()
+    _uses: dict[str, Mapping[str, Mapping[str, PodUse]]] = field(default_factory=dict, repr=False)
+
+    def uses_of(self, pod: Pod) -> Mapping[str, PodUse]:
+        """What a pod uses of the cards that it holds, by their UUIDs; empty if its node does not report it."""
+        node = pod.spec.node_name
+        if node not in self._uses:
+            load, entries = self.loads.get(node), self.cluster.ledger.entries(node)
+            cards, are_all = self.cluster.cards(node), not self.only_namespace
+            self._uses[node] = part_uses(load, entries, cards, are_all=are_all) if load else {}
+        return self._uses[node].get(pod.metadata.uid, {})
 
     def no_such_resource(self, pod: Pod) -> str:
         """That no node has a resource for which a pod waits; "" if there is none of these, or if no node is seen."""

@@ -140,6 +140,9 @@ async def test_what_pods_use_is_shown_beside_what_they_hold(room: Room) -> None:
     assert found['aliquot_namespace_measured_cards{namespace="default"}'] == pytest.approx(0.6)
     assert found['aliquot_namespace_used_cards{namespace="default"}'] == 0.75
     assert found['aliquot_namespace_used_memory_bytes{namespace="default"}'] == 2 * UNIT
+    assert found['aliquot_pod_unused_cards{namespace="default",node="n1",pod="p"}'] == 0
+    assert found['aliquot_pod_unused_cards{namespace="default",node="n1",pod="q"}'] == pytest.approx(0.4 - 0.25)
+    assert found['aliquot_namespace_unused_cards{namespace="default"}'] == pytest.approx(0.4 - 0.25)
     assert found['aliquot_namespace_idle_cards{namespace="default"}'] == 0
     assert found['aliquot_node_agent_silence_seconds{node="n1"}'] == 0
 

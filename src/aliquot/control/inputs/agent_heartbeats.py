@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 import structlog
 
 from aliquot.clock import Clock
 from aliquot.control.inputs.load_history import LoadHistory
+from aliquot.control.inputs.pod_use import pod_uses
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, TimePassed
 from aliquot.engine import PolicySettings
@@ -143,9 +144,10 @@ class AgentHeartbeats:
         self.samples[sample.node] = sample
         busy = {uuid: card.cores for uuid, card in sample.load.cards.items() if card.cores is not None}
         self.cluster.apply(Loaded(sample.node, sample.at, busy, frozenset(sample.load.pods)))
-        entries, known = self.cluster.ledger.entries(sample.node), self.cluster.cards(sample.node).by_uuid
-        own = {uuid: card for uuid, card in sample.load.cards.items() if uuid in known}  # no agent speaks for others
-        self.history.take(sample.node, self._clock.wall_ns() / 1e9, replace(sample.load, cards=own), entries)
+        entries, cards = self.cluster.ledger.entries(sample.node), self.cluster.cards(sample.node)
+        known = cards.by_uuid  # no agent speaks for the cards of others
+        own = {uuid: card for uuid, card in sample.load.cards.items() if uuid in known}
+        self.history.take(sample.node, self._clock.wall_ns() / 1e9, own, pod_uses(sample.load, entries, cards))
 
     def _lose_load(self, node: str) -> None:
         if self.samples.pop(node, None) is not None:
