@@ -340,8 +340,8 @@ HIDDEN = GaugeTable(
 )
 WAITING = GaugeTable(
     "aliquot_waiting_pods",
-    "Pods that ask for GPUs and wait, by reason: why this server refused the pod on its most promising nodes, or "
-    "not_asked, new, gated, other_scheduler, bad_demand. Only the leader knows.",
+    "Pods that ask for GPUs and wait, by the reason that kubectl gpu explain and the pod's condition give. Only the "
+    "leader knows.",
     ("reason",),
 )
 OLDEST_WAIT = GaugeTable(
