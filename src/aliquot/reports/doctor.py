@@ -8,7 +8,6 @@ from aliquot.kube.resources import Event, Lease, PolicyBinding
 from aliquot.model import Node
 from aliquot.model.admission import CARDS_GUARDED, CARDS_HEALTHY, FENCING, FORGERY
 from aliquot.model.request import NODE_UNITS
-from aliquot.reports.nodes import silent_seconds
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_config import SchedulerConfig
 from aliquot.reports.view import ClusterView, seconds_of
@@ -138,7 +137,7 @@ def _rights(_: ClusterView, facts: Facts) -> _Found:
 
 def _agents(view: ClusterView, _: Facts) -> _Found:
     log = "kubectl -n aliquot-system logs of the agent's pod on that node says why"
-    silent = [name for name in sorted(view.nodes) if silent_seconds(view, name) is not None]
+    silent = sorted(view.nodes.keys() & view.silent_agents)
     if silent:
         yield ERROR, f"the agent is silent on {_named(silent)}: new pods fail to start there", log
     without = [node.key for node in view.nodes.values() if _serves(node) and not view.cluster.cards(node.key).gpus]

@@ -9,7 +9,6 @@ from aliquot.model import Pod
 from aliquot.model.pending_pod import PendingPod, PendingPodSpec
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.explained import Explained, MayRead, explain_pod, explained
-from aliquot.reports.nodes import silent_seconds
 from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.view import ClusterView
 from aliquot.reports.why_waiting import Surroundings
@@ -46,8 +45,7 @@ def _surroundings(view: ClusterView) -> Surroundings:
     pods: dict[str, list[Pod]] = {}
     for pod in view.pods.values():
         pods.setdefault(pod.spec.node_name, []).append(pod)
-    silent = [node for node in view.leases if silent_seconds(view, node) is not None]
-    return Surroundings(view.nodes, lambda node: pods.get(node, ()), silent)
+    return Surroundings(view.nodes, lambda node: pods.get(node, ()), view.silent_agents)
 
 
 # -- with fewer rights

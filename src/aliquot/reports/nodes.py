@@ -7,7 +7,7 @@ from aliquot.ledger import Entry
 from aliquot.model import Charge, Gpu, NodeGpus
 from aliquot.model.selling import share_of
 from aliquot.reports.report import NO_USE, Report, Use, total_use
-from aliquot.reports.view import ClusterView, seconds_of
+from aliquot.reports.view import ClusterView
 
 
 class CardReport(Report, frozen=True, kw_only=True):
@@ -93,6 +93,7 @@ def nodes_report(view: ClusterView) -> NodesReport:
 
 def node_report(view: ClusterView, name: str) -> NodeReport:
     node, cards = view.nodes[name], view.cluster.cards(name)
+    silence = view.silent_agents.get(name)
     entries, used = view.cluster.ledger.entries(name), view.cluster.ledger.used(name)
     sold = (gpu for gpu in cards.gpus if gpu.uuid not in cards.parents)
     return NodeReport(
@@ -102,7 +103,7 @@ def node_report(view: ClusterView, name: str) -> NodeReport:
         serves=sorted(cards.dialects),
         driver=cards.driver,
         agent="other" if cards.are_made_up else "observed" if cards.observed else "aliquot",
-        silent_seconds=silent_seconds(view, name),
+        silent_seconds=None if silence is None else round(silence, 1),
         trouble=view.cluster.unread.why(name),
         cards=[_card(view, cards, gpu, used.get(gpu.uuid, Charge()), entries) for gpu in sold],
     )
@@ -132,15 +133,6 @@ def _card_use(view: ClusterView, node: str, uuid: str) -> Use:
     load = view.loads.get(node)
     card = load.cards.get(uuid) if load else None
     return Use(cores=card.cores, memory_bytes=card.memory_bytes, watts=card.watts) if card else NO_USE
-
-
-def silent_seconds(view: ClusterView, node: str) -> float | None:
-    lease = view.leases.get(node)
-    renewed = seconds_of(lease.spec.renew_time) if lease else None
-    if lease is None or renewed is None:
-        return None
-    silence = view.now - renewed
-    return round(silence, 1) if silence > (lease.spec.lease_duration_seconds or 0) else None
 
 
 def models_report(report: NodesReport) -> ModelsReport:

@@ -14,13 +14,10 @@ from aliquot.dialects.unhealthy import unhealthy_cards
 from aliquot.errors import BadRecord
 from aliquot.kube.resources import Event, Lease
 from aliquot.model import Node, Pod
-from aliquot.model.load import LOAD, NodeLoad, read_load
+from aliquot.model.load import FRESH_SECONDS, LOAD, NodeLoad, longest_silence, read_load
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.objects import ClusterObjects, Missing
 from aliquot.reports.resource_names import no_such_resource, offered_resources
-
-LOAD_IS_PRESENT_FOR = 90.0
-"""Seconds after which nobody should take a measurement for the present."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,8 @@ class ClusterView:
     """By name."""
     pods: Mapping[str, Pod]
     """By UID."""
-    leases: Mapping[str, Lease] = field(default_factory=dict)
-    """The agents', by node."""
+    silent_agents: Mapping[str, float] = field(default_factory=dict)
+    """By node, for how many seconds its agent has been silent; only agents that are late."""
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     """By node; only recent ones."""
     events: Sequence[Event] = ()
@@ -93,13 +90,23 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decide
         objects.at,
         {node.key: node for node in objects.nodes},
         {pod.metadata.uid: pod for pod in objects.pods},
-        leases,
+        silent_agents(leases, objects.at),
         loads,
         objects.events,
         {pod.metadata.uid: pod for pod in objects.waiting},
         objects.namespace,
         objects.missing,
     )
+
+
+def silent_agents(leases: Mapping[str, Lease], now: float) -> dict[str, float]:
+    """As the server knows them, but by the clock of the API server: there is only one look at each Lease."""
+    found = {}
+    for node, lease in leases.items():
+        renewed = seconds_of(lease.spec.renew_time)
+        if renewed is not None and now - renewed > longest_silence(lease.spec.lease_duration_seconds):
+            found[node] = now - renewed
+    return found
 
 
 def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]:
@@ -110,7 +117,7 @@ def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]
             continue
         with suppress(BadRecord):
             load = read_load(text)
-            if abs(now - load.at) <= LOAD_IS_PRESENT_FOR:  # a clock that is ahead does not make it last
+            if abs(now - load.at) <= FRESH_SECONDS:  # a clock that is ahead does not make it last
                 found[node] = load
     return found
 

@@ -20,7 +20,9 @@ from aliquot.kube.resources import Lease
 from aliquot.model.bounds import MIB
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
 from aliquot.model.records import NODE_LEASES
-from aliquot.reports.of_plane import leaders_verdict
+from aliquot.reports.nodes import nodes_report
+from aliquot.reports.of_plane import leaders_verdict, view_of_plane
+from aliquot.reports.report import NO_USE
 from tests.factories import make_cards, make_node, make_pod
 from tests.fakes import FakeClock, until
 from tests.integration.room import Room
@@ -169,6 +171,8 @@ async def test_use_is_not_shown_once_its_sample_is_old(room: Room) -> None:
     found = await samples(room)
     assert not [name for name in found if "_used_" in name and not name.startswith("aliquot_quota")]
     assert found["aliquot_silent_agents"] == 1
+    (shown,) = nodes_report(view_of_plane(room.plane)).nodes
+    assert (shown.silent_seconds, shown.cards[0].use) == (61, NO_USE), "reports say the same"
     assert found['aliquot_node_agent_silence_seconds{node="n1"}'] == 61
 
 
