@@ -27,6 +27,7 @@ def view_of_plane(plane: ControlPlane) -> ClusterView:
         {pod.metadata.uid: pod for pod in plane.pods.all()},
         heartbeats.silent(),
         {node: sample.load for node, sample in heartbeats.samples.items() if heartbeats.has_fresh_load(node)},
+        read_in_full=plane.waiting_reasons.in_full,
     )
 
 

@@ -1,6 +1,6 @@
 """Everything that a report is made of: the cluster state as the server has it, and what else is known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ from aliquot.errors import BadRecord
 from aliquot.kube.resources import Event, Lease
 from aliquot.model import Node, Pod
 from aliquot.model.load import FRESH_SECONDS, LOAD, NodeLoad, longest_silence, read_load
-from aliquot.model.pending_pod import PendingPod
+from aliquot.model.pending_pod import PendingPod, PendingPodSpec, Toleration
 from aliquot.reports.objects import ClusterObjects, Missing
 from aliquot.reports.resource_names import no_such_resource, offered_resources
 
@@ -36,12 +36,31 @@ class ClusterView:
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     """By node; only recent ones."""
     events: Sequence[Event] = ()
-    waiting: Mapping[str, PendingPod] = field(default_factory=dict)
-    """The pods that are not bound, in full, by UID."""
+    read_in_full: Callable[[str], PendingPod | None] = lambda _: None
+    """The pod with a UID as it was read in full, if it was. Only pods that wait are."""
     only_namespace: str = ""
     """The one namespace whose pods are known; empty if all pods are."""
     missing: Sequence[Missing] = ()
     _uses: dict[str, Mapping[str, Mapping[str, PodUse]]] = field(default_factory=dict, repr=False)
+
+    def in_full(self, pod: Pod) -> PendingPod:
+        """A pod with the fields by which kube-scheduler chooses among nodes. If these are unknown, no taint and no
+        affinity closes a node to it."""
+        if (read := self.read_in_full(pod.metadata.uid)) is not None:
+            return read
+        fields = {field: getattr(pod.spec, field) for field in pod.spec.__struct_fields__}
+        spec = PendingPodSpec(**fields, tolerations=[Toleration(operator="Exists")])
+        return PendingPod(metadata=pod.metadata, spec=spec, status=pod.status)
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        return self._by_node.get(node, ())
+
+    @cached_property
+    def _by_node(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods.values():
+            found.setdefault(pod.spec.node_name, []).append(pod)
+        return found
 
     def uses_of(self, pod: Pod) -> Mapping[str, PodUse]:
         """What a pod uses of the cards that it holds, by their UUIDs; empty if its node does not report it."""
@@ -93,7 +112,7 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decide
         silent_agents(leases, objects.at),
         loads,
         objects.events,
-        {pod.metadata.uid: pod for pod in objects.waiting},
+        {pod.metadata.uid: pod for pod in objects.waiting}.get,
         objects.namespace,
         objects.missing,
     )
