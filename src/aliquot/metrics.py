@@ -23,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from aliquot import counts
+from aliquot.prometheus_labels import escaped
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
@@ -211,14 +212,8 @@ class GaugeTable:
         lines = [f"# HELP {self.name} {self.help}\n# TYPE {self.name} gauge\n"]
         form = self.name + "{" + ",".join(f'{label}="%s"' for label in self.labels) + "} %r\n"
         for values, value in self.rows:
-            lines.append(form % (*map(_escaped, values), float(value)))
+            lines.append(form % (*map(escaped, values), float(value)))
         return "".join(lines)
-
-
-def _escaped(value: str) -> str:
-    if value.isidentifier():
-        return value
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 _QUOTA_LABELS = ("measure", "model", "namespace")

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from aliquot.clock import seconds_of
 from aliquot.dialects.node_reading import SERVES
 from aliquot.kube.resources import Event, Lease, PolicyBinding
 from aliquot.model import Node
 from aliquot.model.admission import CARDS_GUARDED, CARDS_HEALTHY, FENCING, FORGERY
+from aliquot.model.installed_names import SERVER_LEASE, SERVER_NAMESPACE
 from aliquot.model.request import NODE_UNITS
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_config import SchedulerConfig
-from aliquot.reports.view import ClusterView, seconds_of
+from aliquot.reports.view import ClusterView
 
 OK, UNKNOWN, WARNING, ERROR = "ok", "unknown", "warning", "error"
-_SERVER_LEASE = "aliquot-system/aliquot-server"
+_SERVER_LEASE = f"{SERVER_NAMESPACE}/{SERVER_LEASE}"
 _MOST = 5
 """Names in one finding."""
 _RIVAL = "RivalDevicePlugin"
@@ -216,7 +218,7 @@ def _cards(view: ClusterView, _: Facts) -> _Found:
 
 def _quotas(view: ClusterView, _: Facts) -> _Found:
     if view.cluster.quotas.trouble:
-        yield ERROR, view.cluster.quotas.trouble, "correct ConfigMap kube-system/gpuquota: docs/quota.md"
+        yield ERROR, view.cluster.quotas.trouble, "correct the ConfigMap with the quotas: docs/quota.md"
 
 
 def _policies(_: ClusterView, facts: Facts) -> _Found:

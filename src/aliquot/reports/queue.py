@@ -5,6 +5,7 @@ from itertools import groupby
 
 import msgspec
 
+from aliquot.clock import seconds_of
 from aliquot.control.waiting.schedule import reason_on
 from aliquot.dialects import Demand
 from aliquot.engine import Effort
@@ -14,7 +15,7 @@ from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.pods import pod_report
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
-from aliquot.reports.view import ClusterView, seconds_of
+from aliquot.reports.view import ClusterView
 from aliquot.reports.why_waiting import LOOK_EFFORT, surroundings
 
 

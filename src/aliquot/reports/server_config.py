@@ -6,32 +6,31 @@ from typing import Any
 
 import yaml
 
-from aliquot.config.sections.replicas import LeaseSection
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import CONFIG_MAPS, ConfigMap
 from aliquot.kube.reviews import Action
 from aliquot.kube.rights import Right
+from aliquot.model.installed_names import SERVER_NAMESPACE
 from aliquot.reports.scheduler_config import without_secrets
 
-_NAMESPACE = LeaseSection().namespace
-_OF_EVERY_NAMESPACE = "kube-root-ca.crt"
+_OF_EVERYSERVER_NAMESPACE = "kube-root-ca.crt"
 _SECRET_TEXT = re.compile(r"PRIVATE KEY|(password|secret|token)\s*=", re.IGNORECASE)
 _REMOVED = "(removed)"
-READ_CONFIG = Right(Action("list", "configmaps", namespace=_NAMESPACE), "the server's configuration")
+READ_CONFIG = Right(Action("list", "configmaps", namespace=SERVER_NAMESPACE), "the server's configuration")
 
 
 async def read_server_config(client: Client) -> list[ConfigMap] | None:
     """None if the caller may not. Raises KubeError."""
     try:
-        return (await client.list(CONFIG_MAPS, namespace=_NAMESPACE)).items
+        return (await client.list(CONFIG_MAPS, namespace=SERVER_NAMESPACE)).items
     except Forbidden:
         return None
 
 
 def server_config(maps: Iterable[ConfigMap]) -> Mapping[str, Any]:
     """The data of each, by name."""
-    kept = (found for found in maps if found.metadata.name != _OF_EVERY_NAMESPACE)
+    kept = (found for found in maps if found.metadata.name != _OF_EVERYSERVER_NAMESPACE)
     return {found.metadata.name: shown_data(found.data or {}) for found in kept}
 
 

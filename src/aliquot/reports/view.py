@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 
+from aliquot.clock import seconds_of
 from aliquot.control.inputs.pod_use import PodUse, part_uses
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, Marked, NodeSeen, PodSeen, QuotasRead, TimePassed
@@ -139,11 +139,3 @@ def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]
             if abs(now - load.at) <= FRESH_SECONDS:  # a clock that is ahead does not make it last
                 found[node] = load
     return found
-
-
-def seconds_of(timestamp: str | None) -> float | None:
-    """Seconds since the epoch; None if there is no readable time."""
-    try:
-        return datetime.fromisoformat(timestamp or "").timestamp()
-    except ValueError:
-        return None

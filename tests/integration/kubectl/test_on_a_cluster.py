@@ -190,6 +190,16 @@ async def test_a_quota_is_set_changed_and_removed(scripted: ScriptedApi, admin: 
     assert text() == before
 
 
+async def test_quotas_may_be_in_another_config_map(scripted: ScriptedApi, admin: str) -> None:
+    elsewhere = ("--quotas", "default/limits/gpus")
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2", *elsewhere)).code == 0
+    assert "research" in scripted.registry.get(resources.CONFIG_MAPS, "default", "limits").obj["data"]["gpus"]
+    assert (await run(admin, "quota", "-A", "--no-headers", *elsewhere)).out.split()[:2] == ["research", "T4"]
+    assert (await run(admin, "quota", "-A")).err == "no quota limits any namespace\n"
+    wrong = await run(admin, "quota", "--quotas", "limits")
+    assert (wrong.code, wrong.err) == (1, "error: --quotas limits: write NAMESPACE/NAME or NAMESPACE/NAME/KEY\n")
+
+
 async def test_a_quota_that_changed_meanwhile_is_not_overwritten(scripted: ScriptedApi, admin: str) -> None:
     assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2")).code == 0
     scripted.script("PATCH", r"/configmaps/", answer(409, reason="Conflict", message="it has changed"))

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from datetime import datetime
 
 from aliquot import metrics
+from aliquot.clock import seconds_of
 from aliquot.control import ControlPlane
 from aliquot.endpoints.gathering.pauses import Pauses
 from aliquot.errors import BadDemand
@@ -49,7 +49,5 @@ def why_it_waits(plane: ControlPlane, pod: Pod) -> str:
 
 def waited(pod: Pod, now: float) -> float:
     """Seconds since a pod was created, by the API server's clock and ours."""
-    try:
-        return max(0.0, now - datetime.fromisoformat(pod.metadata.creation_timestamp or "").timestamp())
-    except ValueError:
-        return 0.0
+    created = seconds_of(pod.metadata.creation_timestamp)
+    return 0.0 if created is None else max(0.0, now - created)

@@ -11,7 +11,7 @@ from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
-from aliquot.reports.reading import Optional, QuotaPlace
+from aliquot.reports.reading import Optional
 
 EPILOG = """examples:
   kubectl gpu quota                                            # the quota of your namespace, and what is used of it
@@ -19,11 +19,11 @@ EPILOG = """examples:
   kubectl gpu quota set research A100 --cards 8 --memory 640Gi # how much of a model a namespace may use
   kubectl gpu quota set research A100 --cards none             # remove a limit
 
-A namespace without any limit is not limited. `set` changes the ConfigMap kube-system/gpuquota (docs/quota.md).
+A namespace without any limit is not limited. `set` changes the ConfigMap kube-system/gpuquota, or the one that --quotas
+names (docs/quota.md).
 """
 
 _TITLES = ("NAMESPACE", "MODEL", "MEASURE", "USED", "LIMIT", "SHARE", "POOLS")
-_PLACE = QuotaPlace()
 _NONE = "none"
 
 
@@ -111,23 +111,25 @@ def _set(session: Session, options: argparse.Namespace) -> int:
     if not limits and pools is None:
         raise BadInput("name at least one of --cards, --memory, --cores and --pools")
 
+    place = session.quotas
+
     async def change(client: Client) -> str:
         try:
-            found = await client.get(CONFIG_MAPS, _PLACE.name, _PLACE.namespace)
+            found = await client.get(CONFIG_MAPS, place.name, place.namespace)
         except NotFound:
             found = None
-        text = (found.data or {}).get(_PLACE.key) if found else None
+        text = (found.data or {}).get(place.key) if found else None
         changed = changed_quotas(text, options.target, limits, pools)
         if options.dry_run:
             return changed
-        data = {"data": {_PLACE.key: changed}}
+        data = {"data": {place.key: changed}}
         if found is not None:
             version = found.metadata.resource_version
-            await client.patch(CONFIG_MAPS, _PLACE.name, data, namespace=_PLACE.namespace, version=version)
+            await client.patch(CONFIG_MAPS, place.name, data, namespace=place.namespace, version=version)
         else:
-            metadata = {"name": _PLACE.name, "namespace": _PLACE.namespace}
+            metadata = {"name": place.name, "namespace": place.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **data}
-            await client.create(CONFIG_MAPS, body, _PLACE.namespace)
+            await client.create(CONFIG_MAPS, body, place.namespace)
         return ""
 
     shown = session.call(change)
