@@ -16,6 +16,8 @@ from aliquot.reports.view import ClusterView
 
 OK, UNKNOWN, WARNING, ERROR = "ok", "unknown", "warning", "error"
 _SERVER_LEASE = f"{SERVER_NAMESPACE}/{SERVER_LEASE}"
+_SHORTEST_TERM = 15.0
+"""Seconds: the duration of kube-scheduler's Lease, unless it is configured."""
 _MOST = 5
 """Names in one finding."""
 _RIVAL = "RivalDevicePlugin"
@@ -112,20 +114,28 @@ def _scheduler(view: ClusterView, facts: Facts) -> _Found:
 
 
 def _two_schedulers(view: ClusterView, _: Facts) -> _Found:
-    """Of replicas, only the leader binds: whoever binds in turns with another is a second scheduler."""
-    bindings = sorted(
-        (event for event in view.events if event.reason == "Scheduled" and event.reporting_instance),
-        key=lambda event: event.last_seen,
-    )
-    by_name: dict[str, list[str]] = {}
-    for event in bindings:
-        turns = by_name.setdefault(event.reporting_component or event.source.component, [])
-        if not turns or turns[-1] != event.reporting_instance:
-            turns.append(event.reporting_instance)
-    for name, turns in by_name.items():
-        if len(turns) > len(set(turns)):
-            text = f"two schedulers are called {name} and bind in turns: {_named(sorted(set(turns)))}"
+    """Of replicas only the leader binds, and no replica has the Lease again sooner than the Lease lasts."""
+    by_name: dict[str, list[tuple[float, str]]] = {}
+    for event in view.events:
+        if event.reason == "Scheduled" and event.reporting_instance:
+            name, at = event.reporting_component or event.source.component, seconds_of(event.last_seen)
+            by_name.setdefault(name, []).append((at or 0.0, event.reporting_instance))
+    for name, bindings in by_name.items():
+        if both := _at_once(sorted(bindings)):
+            text = f"two schedulers are called {name} and bind at the same time: {_named(sorted(both))}"
             yield ERROR, text, "stop one of them, give it a schedulerName of its own, or let them elect a leader"
+
+
+def _at_once(bindings: Sequence[tuple[float, str]]) -> set[str]:
+    """The schedulers that bound between two bindings of another, and that other; empty if none did."""
+    last: dict[str, int] = {}
+    for place, (at, instance) in enumerate(bindings):
+        before = last.get(instance, place)
+        between = {other for _, other in bindings[before + 1 : place]}
+        if between and at - bindings[before][0] < _SHORTEST_TERM:
+            return {instance, *between}
+        last[instance] = place
+    return set()
 
 
 def _rights(_: ClusterView, facts: Facts) -> _Found:

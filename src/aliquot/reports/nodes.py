@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from aliquot.errors import BadInput
 from aliquot.ledger import Entry
 from aliquot.model import Charge, Gpu, NodeGpus
 from aliquot.model.selling import share_of
+from aliquot.reports.reading import READ_NODES
 from aliquot.reports.report import NO_USE, Report, Use, total_use
 from aliquot.reports.view import ClusterView
 
@@ -89,6 +91,14 @@ def nodes_report(view: ClusterView) -> NodesReport:
     """Every node with cards, by name."""
     reports = (node_report(view, name) for name in sorted(view.nodes))
     return NodesReport(nodes=[report for report in reports if report.cards or report.trouble])
+
+
+def visible_nodes(view: ClusterView) -> NodesReport:
+    """Raises BadInput if the reader may not list nodes."""
+    if view.lacks("nodes"):
+        instead = "`kubectl gpu pods` and `kubectl gpu top pods` show your own pods"
+        raise BadInput(f"you may not list nodes; {instead}, or ask for {READ_NODES.rule()}")
+    return nodes_report(view)
 
 
 def node_report(view: ClusterView, name: str) -> NodeReport:

@@ -11,7 +11,8 @@ from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Optional, read_quotas
+from aliquot.reports.view import ClusterView
 
 EPILOG = """examples:
   kubectl gpu quota                                            # the quota of your namespace, and what is used of it
@@ -58,9 +59,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(session: Session, options: argparse.Namespace) -> int:
-    report = session.report(
-        "quota", QuotaReport, lambda view: quota_report(view, session.chosen), Optional.QUOTAS, decides=False
-    )
+    def visible(view: ClusterView) -> QuotaReport:
+        if view.lacks("configmaps"):
+            rule = read_quotas(session.quotas).rule()
+            raise BadInput(f"you may not read the quotas in ConfigMap {session.quotas}; ask for {rule}")
+        return quota_report(view, session.chosen)
+
+    report = session.report("quota", QuotaReport, visible, Optional.QUOTAS, decides=False)
     show(report, options, lambda style: _text(report, style))
     if report.trouble:
         say(f"error: {report.trouble}")
@@ -74,15 +79,15 @@ def _text(report: QuotaReport, style: Style) -> str:
     rows = []
     for entry in report.namespaces:
         for limit in entry.limits:
-            share = limit.used / limit.limit if limit.limit else 1.0
+            share = None if limit.used is None else limit.used / limit.limit if limit.limit else 1.0
             rows.append(
                 [
                     Cell(entry.namespace),
                     Cell(limit.model),
                     Cell(limit.measure),
-                    Cell(f"{limit.used:g}"),
+                    Cell("" if limit.used is None else f"{limit.used:g}"),
                     Cell(str(limit.limit)),
-                    Cell(percent(share), share_color(share), bar=share),
+                    Cell(percent(share), "" if share is None else share_color(share), bar=share),
                     Cell(",".join(entry.pools)),
                 ]
             )
