@@ -57,7 +57,6 @@ class Command:
     tenants_code: int = 0
 
 
-_COUNTED = "^note: only pods of namespace default are counted$"
 _NEEDS_NODES = r"resources: \[nodes\], verbs: \[list\]"
 _NEVER = "^default/waits waits. Never as things are: no node's cards can hold the pod even when empty"
 _WAITS = "^1 +waits +0 .* 900 units of memory of 1 card$"
@@ -66,7 +65,7 @@ _FORBIDDEN = '^error: nodes "NODE" is forbidden'
 COMMANDS = (
     Command("gpu nodes", r"^NODE +Ready +2 +17% +5\.0/30\.0 +2 ", "^error: you may not list nodes", 1),
     Command("gpu pods", r"^seen +Running +NODE +CARD +0% +3\.0 ", r"^seen +Running +NODE +UUID +0% +3\.0 "),
-    Command("gpu top", r"^NODE +CARD .* 15\.0 .* 2 +33%", _COUNTED),
+    Command("gpu top", r"^NODE +CARD .* 15\.0 .* 2 +33%", "^error: you may not list nodes", 1),
     Command("gpu top pods", r"^default +seen .* 3\.0 ", r"^default +seen .* 3\.0 "),
     Command(
         "gpu explain seen",
@@ -76,7 +75,7 @@ COMMANDS = (
     Command("gpu explain waits", _NEVER, _NEVER),
     Command("gpu whatif -f FOLDER/next.json", "^next +NODE +CARD +Tesla T4$", _NEEDS_NODES, 1),
     Command("gpu quota show -n others", r"^others +T4 +cards +0\.1333 +2 +7% ", "^error: pods is forbidden", 1),
-    Command("gpu quota show", "^no quota limits namespace default$", "^note: .* you would see quotas: "),
+    Command("gpu quota show", "^no quota limits namespace default$", "^error: you may not read the quotas", 1),
     Command("gpu waste", r"^seen +NODE +0\.20 .* 3\.0 ", r"^seen +NODE .* 3\.0 "),
     Command("gpu queue", _WAITS, _WAITS),
     Command("gpu doctor", "^0 error, ", "^UNKNOWN agents: you may not read nodes and leases$"),

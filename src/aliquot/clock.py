@@ -32,6 +32,14 @@ def rfc3339(wall_ns: int, fraction: bool = False) -> str:
     return f"{text}.{ns // 1000:06}Z" if fraction else f"{text}Z"
 
 
+def seconds_of(timestamp: str | None) -> float | None:
+    """Seconds since the epoch; None if there is no readable time."""
+    try:
+        return datetime.fromisoformat(timestamp or "").timestamp()
+    except ValueError:
+        return None
+
+
 async def after(seconds: Callable[[], float], clock: Clock) -> None:
     """Wait for `seconds()`, which may change during the wait. A shorter time takes effect within a second."""
     began = clock.monotonic()

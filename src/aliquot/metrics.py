@@ -23,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from aliquot import counts
+from aliquot.prometheus_labels import escaped
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
@@ -211,14 +212,8 @@ class GaugeTable:
         lines = [f"# HELP {self.name} {self.help}\n# TYPE {self.name} gauge\n"]
         form = self.name + "{" + ",".join(f'{label}="%s"' for label in self.labels) + "} %r\n"
         for values, value in self.rows:
-            lines.append(form % (*map(_escaped, values), float(value)))
+            lines.append(form % (*map(escaped, values), float(value)))
         return "".join(lines)
-
-
-def _escaped(value: str) -> str:
-    if value.isidentifier():
-        return value
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 _QUOTA_LABELS = ("measure", "model", "namespace")
@@ -317,6 +312,11 @@ NAMESPACE_USED = GaugeTable(
 NAMESPACE_USED_MEMORY = GaugeTable(
     "aliquot_namespace_used_memory_bytes", "Memory of cards that these pods use.", _NAMESPACE
 )
+NAMESPACE_UNUSED = GaugeTable(
+    "aliquot_namespace_unused_cards",
+    "Cards that these pods hold and do not use: by cores or memory, whichever they use more of.",
+    _NAMESPACE,
+)
 NAMESPACE_IDLE = GaugeTable(
     "aliquot_namespace_idle_cards", "Cards that a namespace's pods hold and have not used for ten minutes.", _NAMESPACE
 )
@@ -324,14 +324,19 @@ POD_ALLOCATED = GaugeTable("aliquot_pod_allocated_cards", "Cards that a pod hold
 POD_ALLOCATED_MEMORY = GaugeTable("aliquot_pod_allocated_memory_bytes", "Memory of cards that a pod holds.", _POD)
 POD_USED = GaugeTable("aliquot_pod_used_cards", "Cards that a pod keeps busy, if that is known.", _POD)
 POD_USED_MEMORY = GaugeTable("aliquot_pod_used_memory_bytes", "Memory of cards that a pod uses, if known.", _POD)
+POD_UNUSED = GaugeTable(
+    "aliquot_pod_unused_cards",
+    "Cards that a pod holds and does not use, if that is known: by cores or memory, whichever it uses more of.",
+    _POD,
+)
 POD_IDLE = GaugeTable("aliquot_pod_idle_seconds", "For how long a pod has not used its cards; 0 while it does.", _POD)
 HIDDEN = GaugeTable(
     "aliquot_hidden", "Nodes, cards, pods and namespaces without series of their own, beyond the limits.", ("what",)
 )
 WAITING = GaugeTable(
     "aliquot_waiting_pods",
-    "Pods that ask for GPUs and wait, by reason: why this server refused the pod on its most promising nodes, or "
-    "not_asked, new, gated, other_scheduler, bad_demand. Only the leader knows.",
+    "Pods that ask for GPUs and wait, by the reason that kubectl gpu explain and the pod's condition give. Only the "
+    "leader knows.",
     ("reason",),
 )
 OLDEST_WAIT = GaugeTable(

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from aliquot.prometheus_labels import escaped
+
 Sample = tuple[Mapping[str, str], float | None]
 """The labels of a series, which is left out if its value is unknown."""
 
@@ -19,9 +21,5 @@ def lines(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
     yield f"# TYPE {metric.name} {metric.kind}\n"
     for labels, value in samples:
         if value is not None:
-            pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            pairs = ",".join(f'{name}="{escaped(text)}"' for name, text in labels.items())
             yield f"{metric.name}{{{pairs}}} {value}\n" if pairs else f"{metric.name} {value}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

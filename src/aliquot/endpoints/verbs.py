@@ -48,15 +48,6 @@ class FilterResult:
     def outcome(self) -> str:
         return "fits" if self.passed else "fits nowhere"
 
-    @property
-    def main_reason(self) -> str:
-        """The most common reason on nodes that may take the pod later, if there are such nodes; else of all nodes."""
-        groups = [(not reason.is_hopeless, len(nodes), reason) for nodes, reason in self.reasons.groups]
-        if not groups:
-            return "refused"
-        _, _, reason = max(groups, key=lambda group: group[:2])
-        return reason.name.lower()
-
 
 class Verbs:
     """The verbs of kube-scheduler and similar schedulers. Only `bind` writes to the cluster; see `filter` for state in
@@ -127,7 +118,7 @@ class Verbs:
         if result.dialect is None or match is CacheMatch.FOREIGN:
             return
         if not result.passed:
-            self._remember_refused(pod, match, result)
+            self._remember_refused(pod, match)
         elif match is not CacheMatch.CHANGED:
             self._plane.requeuer.passed(pod)
 
@@ -142,10 +133,10 @@ class Verbs:
         namespace = self._namespace_of_known(pod, match)
         self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
 
-    def _remember_refused(self, pod: Pod, match: CacheMatch, result: FilterResult) -> None:
+    def _remember_refused(self, pod: Pod, match: CacheMatch) -> None:
         known = self._plane.pod_by_uid(pod.metadata.uid)
         if known is not None and match is CacheMatch.SAME:
-            self._plane.requeuer.refused(known, result.main_reason)
+            self._plane.requeuer.refused(known)
         else:
             self._plane.requeuer.refused_early(pod.metadata.uid)
 

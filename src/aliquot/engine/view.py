@@ -19,6 +19,7 @@ from aliquot.engine.shape_counts import ShapeCounts
 from aliquot.engine.state import NodeState
 from aliquot.engine.workload import COMMON, Workload
 from aliquot.model import Gpu, Life, Part, Request, peak_by
+from aliquot.model.load import FRESH_SECONDS
 
 _LEARNT: WeakKeyDictionary[ShapeCounts, tuple[int, Workload]] = WeakKeyDictionary()
 
@@ -36,7 +37,7 @@ class PolicySettings:
     """What policies need to know besides the Fleet and the request."""
 
     now: float = 0.0
-    stale_after: float = 60.0
+    stale_after: float = FRESH_SECONDS
     """A measured load that is older than this many seconds is ignored."""
     workload: Workload | None = None
     """The pods to expect. Without it, they are expected to be like those that were `seen`."""

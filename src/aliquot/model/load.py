@@ -10,6 +10,10 @@ from aliquot.model.bounds import LARGEST_RECORD, LONGEST_NAME, MAX_CARDS, MAX_ME
 from aliquot.model.records import VERSION, decode
 
 LOAD = "aliquot.io/load"
+FRESH_SECONDS = 60.0
+"""A sample that is older says nothing of the present."""
+_LONGEST_SILENCE = 40
+"""Seconds: two of an agent's longest periods."""
 IDLE = 0.02
 """A card, or a pod on it, that is busy for less of the time is idle."""
 
@@ -48,6 +52,12 @@ class NodeLoad:
     """By UUID."""
     pods: Mapping[str, Mapping[str, PodLoad]] = field(default_factory=dict)
     """By UID of the pod, then by UUID of the card."""
+
+
+def longest_silence(duration: int | None) -> int:
+    """The seconds after which an agent that has not renewed its Lease, of such a duration, is silent. A Lease without a
+    duration, or with a longer one, expires after two of an agent's longest periods."""
+    return min(duration or _LONGEST_SILENCE, _LONGEST_SILENCE)
 
 
 class _Card(msgspec.Struct, frozen=True, array_like=True):

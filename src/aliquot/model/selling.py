@@ -5,7 +5,8 @@ The engine also applies it to all cards at once: `Fleet` keeps which cards are o
 tests/unit/engine/test_agreement.py keeps the rule and the arrays equal, and test_explain.py the reasons.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from aliquot.model.charge import Charge
 from aliquot.model.gpu import CORES, Gpu, Mode
@@ -23,6 +24,18 @@ def is_oversold(gpu: Gpu, used: Charge) -> bool:
     """Whether more was sold than the card has, or in two modes at once."""
     beyond = used.cores > CORES or used.mib > gpu.mib or used.slots > gpu.slots
     return beyond or bool(used.slots and used.shares)
+
+
+def share_of(gpu: Gpu, taken: Charge) -> float:
+    """The part of a card that is taken, from 0 to 1: in the measure of which most is."""
+    return float(share_by(max, (taken.cores, taken.mib, taken.slots), gpu.mib, gpu.slots))
+
+
+def share_by(larger: Callable[[Any, Any], Any], taken: tuple[Any, Any, Any], mib: Any, slots: Any) -> Any:
+    """The rule itself, for numbers and for arrays: `larger` is `max` or `np.maximum`. `taken` are cores, MiB and slots;
+    the card has `mib` and `slots`."""
+    cores, taken_mib, taken_slots = taken
+    return larger(larger(cores / CORES, taken_mib / larger(mib, 1)), taken_slots / larger(slots, 1))
 
 
 def mode_allows(gpu: Gpu, asked: Charge) -> bool:

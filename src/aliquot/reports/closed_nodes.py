@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.node_resources import why_short
+from aliquot.control.state.node_resources import PODS, short_of
 from aliquot.dialects import Demand
 from aliquot.errors import BadQuantity
 from aliquot.model import Node, Pod
@@ -18,8 +18,6 @@ _TAINTS = {
     "node.kubernetes.io/unreachable": Cause.NOT_READY,
     "node.kubernetes.io/unschedulable": Cause.CORDONED,
 }
-_SHORT = "Insufficient "
-_TOO_MANY_PODS = "Too many pods"
 _SHORT_OF = {"cpu": Cause.CPU, "memory": Cause.MEMORY}
 
 
@@ -107,7 +105,7 @@ class ClosedNodes:
     def _short(self, node: Node) -> Iterator[Obstacle]:
         ours = self.demand.dialect.resource_names if self.demand else ()
         for name in self._short_of(node, ours):
-            if name == _TOO_MANY_PODS:
+            if name == PODS:
                 yield Obstacle(Cause.PODS)
             else:
                 yield Obstacle(_SHORT_OF.get(name, Cause.RESOURCE), name, self._is_too_small(node, name))
@@ -120,9 +118,7 @@ class ClosedNodes:
             yield Obstacle(Cause.AGENT_SILENT if self._is_silent(node, name) else Cause.NO_DEVICES, name)
 
     def _short_of(self, node: Node, but: Collection[str]) -> list[str]:
-        """The names of what the node lacks."""
-        short = why_short(node, self.pod, self.cluster.totals, self.pods_on(node.key), but=but)
-        return [text.removeprefix(_SHORT) for text in short.split(", ") if text]
+        return short_of(node, self.pod, self.cluster.totals, self.pods_on(node.key), but=but)
 
     def _is_silent(self, node: Node, resource: str) -> bool:
         """Whether nobody on the node offers its cards to kubelet, although the cluster state knows them."""

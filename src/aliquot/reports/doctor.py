@@ -3,18 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from aliquot.clock import seconds_of
 from aliquot.dialects.node_reading import SERVES
 from aliquot.kube.resources import Event, Lease, PolicyBinding
 from aliquot.model import Node
 from aliquot.model.admission import CARDS_GUARDED, CARDS_HEALTHY, FENCING, FORGERY
+from aliquot.model.installed_names import SERVER_LEASE, SERVER_NAMESPACE
 from aliquot.model.request import NODE_UNITS
-from aliquot.reports.nodes import silent_seconds
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_config import SchedulerConfig
-from aliquot.reports.view import ClusterView, seconds_of
+from aliquot.reports.view import ClusterView
 
 OK, UNKNOWN, WARNING, ERROR = "ok", "unknown", "warning", "error"
-_SERVER_LEASE = "aliquot-system/aliquot-server"
+_SERVER_LEASE = f"{SERVER_NAMESPACE}/{SERVER_LEASE}"
+_SHORTEST_TERM = 15.0
+"""Seconds: the duration of kube-scheduler's Lease, unless it is configured."""
 _MOST = 5
 """Names in one finding."""
 _RIVAL = "RivalDevicePlugin"
@@ -111,20 +114,28 @@ def _scheduler(view: ClusterView, facts: Facts) -> _Found:
 
 
 def _two_schedulers(view: ClusterView, _: Facts) -> _Found:
-    """Of replicas, only the leader binds: whoever binds in turns with another is a second scheduler."""
-    bindings = sorted(
-        (event for event in view.events if event.reason == "Scheduled" and event.reporting_instance),
-        key=lambda event: event.last_seen,
-    )
-    by_name: dict[str, list[str]] = {}
-    for event in bindings:
-        turns = by_name.setdefault(event.reporting_component or event.source.component, [])
-        if not turns or turns[-1] != event.reporting_instance:
-            turns.append(event.reporting_instance)
-    for name, turns in by_name.items():
-        if len(turns) > len(set(turns)):
-            text = f"two schedulers are called {name} and bind in turns: {_named(sorted(set(turns)))}"
+    """Of replicas only the leader binds, and no replica has the Lease again sooner than the Lease lasts."""
+    by_name: dict[str, list[tuple[float, str]]] = {}
+    for event in view.events:
+        if event.reason == "Scheduled" and event.reporting_instance:
+            name, at = event.reporting_component or event.source.component, seconds_of(event.last_seen)
+            by_name.setdefault(name, []).append((at or 0.0, event.reporting_instance))
+    for name, bindings in by_name.items():
+        if both := _at_once(sorted(bindings)):
+            text = f"two schedulers are called {name} and bind at the same time: {_named(sorted(both))}"
             yield ERROR, text, "stop one of them, give it a schedulerName of its own, or let them elect a leader"
+
+
+def _at_once(bindings: Sequence[tuple[float, str]]) -> set[str]:
+    """The schedulers that bound between two bindings of another, and that other; empty if none did."""
+    last: dict[str, int] = {}
+    for place, (at, instance) in enumerate(bindings):
+        before = last.get(instance, place)
+        between = {other for _, other in bindings[before + 1 : place]}
+        if between and at - bindings[before][0] < _SHORTEST_TERM:
+            return {instance, *between}
+        last[instance] = place
+    return set()
 
 
 def _rights(_: ClusterView, facts: Facts) -> _Found:
@@ -138,7 +149,7 @@ def _rights(_: ClusterView, facts: Facts) -> _Found:
 
 def _agents(view: ClusterView, _: Facts) -> _Found:
     log = "kubectl -n aliquot-system logs of the agent's pod on that node says why"
-    silent = [name for name in sorted(view.nodes) if silent_seconds(view, name) is not None]
+    silent = sorted(view.nodes.keys() & view.silent_agents)
     if silent:
         yield ERROR, f"the agent is silent on {_named(silent)}: new pods fail to start there", log
     without = [node.key for node in view.nodes.values() if _serves(node) and not view.cluster.cards(node.key).gpus]
@@ -217,7 +228,7 @@ def _cards(view: ClusterView, _: Facts) -> _Found:
 
 def _quotas(view: ClusterView, _: Facts) -> _Found:
     if view.cluster.quotas.trouble:
-        yield ERROR, view.cluster.quotas.trouble, "correct ConfigMap kube-system/gpuquota: docs/quota.md"
+        yield ERROR, view.cluster.quotas.trouble, "correct the ConfigMap with the quotas: docs/quota.md"
 
 
 def _policies(_: ClusterView, facts: Facts) -> _Found:

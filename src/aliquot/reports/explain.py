@@ -6,13 +6,11 @@ from aliquot.control.waiting.schedule import reason_on
 from aliquot.errors import BadInput
 from aliquot.kube.resources import Event
 from aliquot.model import Pod
-from aliquot.model.pending_pod import PendingPod, PendingPodSpec
 from aliquot.reports.causes import Cause, Outlook, Verdict
 from aliquot.reports.explained import Explained, MayRead, explain_pod, explained
-from aliquot.reports.nodes import silent_seconds
 from aliquot.reports.scheduler_words import refusal_of_scheduler
 from aliquot.reports.view import ClusterView
-from aliquot.reports.why_waiting import Surroundings
+from aliquot.reports.why_waiting import surroundings
 
 _EXCEEDED = "exceeded quota"
 
@@ -26,28 +24,12 @@ def explain_report(view: ClusterView, namespace: str, name: str, may_read: MayRe
         return _not_created(view, namespace, name)
     if pod.waits and not _shows_all(view):
         return _from_condition(pod)
-    return explain_pod(view.cluster, _in_full(view, pod), _surroundings(view), may_read, node=node)
+    return explain_pod(view.cluster, view.in_full(pod), surroundings(view), may_read, node=node)
 
 
 def _find(view: ClusterView, namespace: str, name: str) -> Pod | None:
     key = f"{namespace}/{name}"
     return next((pod for pod in view.pods.values() if pod.key == key), None)
-
-
-def _in_full(view: ClusterView, pod: Pod) -> PendingPod:
-    """A pod that waits has been read in full, unless it came a moment ago."""
-    if (full := view.waiting.get(pod.metadata.uid)) is not None:
-        return full
-    fields = {field: getattr(pod.spec, field) for field in pod.spec.__struct_fields__}
-    return PendingPod(metadata=pod.metadata, spec=PendingPodSpec(**fields), status=pod.status)
-
-
-def _surroundings(view: ClusterView) -> Surroundings:
-    pods: dict[str, list[Pod]] = {}
-    for pod in view.pods.values():
-        pods.setdefault(pod.spec.node_name, []).append(pod)
-    silent = [node for node in view.leases if silent_seconds(view, node) is not None]
-    return Surroundings(view.nodes, lambda node: pods.get(node, ()), silent)
 
 
 # -- with fewer rights

@@ -17,14 +17,12 @@ from aliquot.reports.closed_nodes import ClosedNodes
 from aliquot.reports.pods import recorded_placement
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
-from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, without_engine
+from aliquot.reports.why_waiting import LOOK_EFFORT, ByReason, Surroundings, with_engine, without_engine
 
 _MAX_NODES_SHOWN = 3
 """In a small cluster, every node is shown card by card."""
 
 _MAX_CHANGES = 3
-_EFFORT = 30_000
-"""Steps of the engine for each node that is shown: whoever looks at a pod must not use up its time."""
 
 MayRead = Callable[[str], bool]
 """Whether the caller may read the pods of a namespace."""
@@ -155,7 +153,7 @@ def _change(change: Relaxation, may_read: MayRead) -> str:
 def _findings(cluster: ClusterState, demand: Demand, told: Explanation, node: str) -> Iterable[NodeFinding]:
     having = [name for group in told.groups for name in group.nodes if cluster.cards(name).gpus]
     shown = [node] if node else having if len(having) <= _MAX_NODES_SHOWN else []
-    return (cluster.explain_node(demand, name, Effort(_EFFORT)) for name in sorted(shown))
+    return (cluster.explain_node(demand, name, Effort(LOOK_EFFORT)) for name in sorted(shown))
 
 
 def _node_text(finding: NodeFinding, around: Surroundings, closed: ClosedNodes) -> str:

@@ -7,14 +7,14 @@ import msgspec
 import yaml
 
 from aliquot.errors import BadInput
-from aliquot.model import Pod
 from aliquot.model.bounds import LARGEST_POD
+from aliquot.model.pending_pod import PendingPod
 from aliquot.plain import why
 
 MAX_REPLICAS = 10_000
 
 
-def pods_of(text: str, where: str, namespace: str, replicas: int | None = None) -> list[Pod]:
+def pods_of(text: str, where: str, namespace: str, replicas: int | None = None) -> list[PendingPod]:
     """Every pod of the manifests in a text, in order; `replicas` of each. Raises BadInput, which names `where`."""
     if len(text) > LARGEST_POD:
         raise BadInput(f"{where} has more than {LARGEST_POD} bytes")
@@ -28,7 +28,7 @@ def pods_of(text: str, where: str, namespace: str, replicas: int | None = None) 
     return found
 
 
-def _pods(document: Any, where: str, namespace: str, replicas: int | None) -> Iterator[Pod]:
+def _pods(document: Any, where: str, namespace: str, replicas: int | None) -> Iterator[PendingPod]:
     if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
         raise BadInput(f"{where} is not a manifest: it has no kind")
     if document["kind"] == "List":
@@ -66,7 +66,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _pod(where: str, namespace: str, name: str, metadata: Mapping[str, Any], template: Mapping[str, Any]) -> Pod:
+def _pod(where: str, namespace: str, name: str, metadata: Mapping[str, Any], template: Mapping[str, Any]) -> PendingPod:
     own = {
         "name": name,
         "namespace": metadata.get("namespace") or namespace,
@@ -78,6 +78,6 @@ def _pod(where: str, namespace: str, name: str, metadata: Mapping[str, Any], tem
         raise BadInput(f"{where}, {name}: the pod has no containers")
     spec = {key: value for key, value in _mapping(template.get("spec")).items() if key != "nodeName"}
     try:
-        return msgspec.convert({"metadata": own, "spec": spec}, Pod)
+        return msgspec.convert({"metadata": own, "spec": spec}, PendingPod)
     except msgspec.ValidationError as error:
         raise BadInput(f"{where}, {name}: {error}") from error

@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from aliquot.errors import BadInput
 from aliquot.ledger import Entry
-from aliquot.model import CORES, Charge, Gpu, NodeGpus
+from aliquot.model import Charge, Gpu, NodeGpus
+from aliquot.model.selling import share_of
+from aliquot.reports.reading import READ_NODES
 from aliquot.reports.report import NO_USE, Report, Use, total_use
-from aliquot.reports.view import ClusterView, seconds_of
+from aliquot.reports.view import ClusterView
 
 
 class CardReport(Report, frozen=True, kw_only=True):
@@ -27,7 +30,7 @@ class CardReport(Report, frozen=True, kw_only=True):
     allocated_memory_mib: int = 0
     allocated_slots: int = 0
     allocated: float = 0
-    """The part of the card that is taken, in the measure of which least is left: from 0 to 1."""
+    """The part of the card that is taken, in the measure of which most is: from 0 to 1."""
     pods: tuple[str, ...] = ()
     """namespace/name of the pods that hold a part of it."""
     use: Use = NO_USE
@@ -90,8 +93,17 @@ def nodes_report(view: ClusterView) -> NodesReport:
     return NodesReport(nodes=[report for report in reports if report.cards or report.trouble])
 
 
+def visible_nodes(view: ClusterView) -> NodesReport:
+    """Raises BadInput if the reader may not list nodes."""
+    if view.lacks("nodes"):
+        instead = "`kubectl gpu pods` and `kubectl gpu top pods` show your own pods"
+        raise BadInput(f"you may not list nodes; {instead}, or ask for {READ_NODES.rule()}")
+    return nodes_report(view)
+
+
 def node_report(view: ClusterView, name: str) -> NodeReport:
     node, cards = view.nodes[name], view.cluster.cards(name)
+    silence = view.silent_agents.get(name)
     entries, used = view.cluster.ledger.entries(name), view.cluster.ledger.used(name)
     sold = (gpu for gpu in cards.gpus if gpu.uuid not in cards.parents)
     return NodeReport(
@@ -101,7 +113,7 @@ def node_report(view: ClusterView, name: str) -> NodeReport:
         serves=sorted(cards.dialects),
         driver=cards.driver,
         agent="other" if cards.are_made_up else "observed" if cards.observed else "aliquot",
-        silent_seconds=silent_seconds(view, name),
+        silent_seconds=None if silence is None else round(silence, 1),
         trouble=view.cluster.unread.why(name),
         cards=[_card(view, cards, gpu, used.get(gpu.uuid, Charge()), entries) for gpu in sold],
     )
@@ -121,31 +133,16 @@ def _card(view: ClusterView, cards: NodeGpus, gpu: Gpu, used: Charge, entries: S
         allocated_cores=used.cores,
         allocated_memory_mib=used.mib,
         allocated_slots=used.slots,
-        allocated=share_of(gpu, used),
+        allocated=round(share_of(gpu, used), 4),
         pods=tuple(entry.owner.pod for entry in entries if gpu.uuid in entry.charges),
         use=_card_use(view, cards.node, gpu.uuid),
     )
-
-
-def share_of(gpu: Gpu, used: Charge) -> float:
-    """The part of a card that is taken, in the measure of which least is left."""
-    shares = (used.cores / CORES, used.mib / max(1, gpu.mib), used.slots / max(1, gpu.slots))
-    return round(max(shares), 4)
 
 
 def _card_use(view: ClusterView, node: str, uuid: str) -> Use:
     load = view.loads.get(node)
     card = load.cards.get(uuid) if load else None
     return Use(cores=card.cores, memory_bytes=card.memory_bytes, watts=card.watts) if card else NO_USE
-
-
-def silent_seconds(view: ClusterView, node: str) -> float | None:
-    lease = view.leases.get(node)
-    renewed = seconds_of(lease.spec.renew_time) if lease else None
-    if lease is None or renewed is None:
-        return None
-    silence = view.now - renewed
-    return round(silence, 1) if silence > (lease.spec.lease_duration_seconds or 0) else None
 
 
 def models_report(report: NodesReport) -> ModelsReport:

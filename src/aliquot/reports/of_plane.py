@@ -5,7 +5,7 @@ from aliquot.control.placing.pod_events import LONGEST_MESSAGE
 from aliquot.control.waiting.schedule import Told
 from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.causes import Cause, Outlook
-from aliquot.reports.view import LOAD_IS_PRESENT_FOR, ClusterView
+from aliquot.reports.view import ClusterView
 from aliquot.reports.why_waiting import Surroundings, why_waiting
 
 _NOT_OURS = (Cause.OTHER_SCHEDULER, Cause.GATED)
@@ -19,15 +19,15 @@ def surroundings_of(plane: ControlPlane) -> Surroundings:
 
 def view_of_plane(plane: ControlPlane) -> ClusterView:
     """Everything that the server knows. Who may see what of it is for the caller of this function."""
-    now, oldest = plane.clock.wall_ns() / 1e9, plane.clock.monotonic() - LOAD_IS_PRESENT_FOR
-    leases = {lease.metadata.name: lease for lease in plane.heartbeats.leases.all()}
+    heartbeats = plane.heartbeats
     return ClusterView(
         plane.cluster,
-        now,
+        plane.clock.wall_ns() / 1e9,
         {node.key: node for node in plane.nodes.all()},
         {pod.metadata.uid: pod for pod in plane.pods.all()},
-        leases,
-        {node: sample.load for node, sample in plane.heartbeats.samples.items() if sample.at >= oldest},
+        heartbeats.silent(),
+        {node: sample.load for node, sample in heartbeats.samples.items() if heartbeats.has_fresh_load(node)},
+        read_in_full=plane.waiting_reasons.in_full,
     )
 
 

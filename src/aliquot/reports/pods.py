@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
+from aliquot.control.inputs.pod_use import PodUse, in_all
 from aliquot.engine import needs_text
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import Charge, Placement, Pod
@@ -96,7 +97,7 @@ def pod_report(view: ClusterView, pod: Pod) -> PodReport | None:
     if demand is not None:
         dialect, asks = demand.dialect.name, needs_text(demand.request)
     meta = pod.metadata
-    cards = _cards(view, pod)
+    uses = view.uses_of(pod)
     return PodReport(
         namespace=meta.namespace,
         name=meta.name,
@@ -109,9 +110,14 @@ def pod_report(view: ClusterView, pod: Pod) -> PodReport | None:
         is_unsure=meta.uid in view.cluster.unplaced,
         priority=pod.priority,
         created=meta.creation_timestamp or "",
-        cards=cards,
-        use=total_use([card.use for card in cards]),
+        cards=_cards(view, pod, uses),
+        use=_use(in_all(uses.values())),
     )
+
+
+def _use(known: PodUse) -> Use:
+    cores = None if known.cores is None else round(known.cores, 4)
+    return Use(cores=cores, memory_bytes=known.memory_bytes, estimated=known.estimated)
 
 
 def _state(pod: Pod) -> str:
@@ -122,15 +128,13 @@ def _state(pod: Pod) -> str:
     return "Gated" if pod.spec.scheduling_gates else "Waiting"
 
 
-def _cards(view: ClusterView, pod: Pod) -> tuple[PodCard, ...]:
+def _cards(view: ClusterView, pod: Pod, uses: Mapping[str, PodUse]) -> tuple[PodCard, ...]:
     uid, node = pod.metadata.uid, pod.spec.node_name
     cards, entry = view.cluster.cards(node), view.cluster.ledger.entry(uid, node)
     charges = entry.charges if entry else {} if node in view.nodes else _recorded(pod)
-    load = view.loads.get(node)
-    uses = load.pods.get(uid, {}) if load else {}
     held = []
     for uuid, charge in charges.items():
-        gpu, used = cards.by_uuid.get(uuid), uses.get(uuid)
+        gpu = cards.by_uuid.get(uuid)
         held.append(
             PodCard(
                 index=gpu.index if gpu else None,
@@ -139,7 +143,7 @@ def _cards(view: ClusterView, pod: Pod) -> tuple[PodCard, ...]:
                 cores=charge.cores,
                 memory_mib=charge.mib,
                 slots=charge.slots,
-                use=Use(cores=used.cores, memory_bytes=used.memory_bytes, estimated=used.estimated) if used else NO_USE,
+                use=_use(uses[uuid]) if uuid in uses else NO_USE,
             )
         )
     return tuple(sorted(held, key=lambda card: (card.index is None, card.index or 0, card.uuid)))

@@ -3,20 +3,20 @@
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import groupby
 
-from aliquot.control.state.node_resources import why_short
-from aliquot.control.state.schedulable import OpenNodes
+import msgspec
+
+from aliquot.clock import seconds_of
 from aliquot.control.waiting.schedule import reason_on
 from aliquot.dialects import Demand
 from aliquot.engine import Effort
 from aliquot.errors import BadDemand
 from aliquot.model import Pod
+from aliquot.model.pending_pod import PendingPod
 from aliquot.reports.pods import pod_report
 from aliquot.reports.report import Report
 from aliquot.reports.scheduler_words import refusal_of_scheduler
-from aliquot.reports.view import ClusterView, seconds_of
-
-_EFFORT = 30_000
-"""Steps of the engine for each kind of pod."""
+from aliquot.reports.view import ClusterView
+from aliquot.reports.why_waiting import LOOK_EFFORT, surroundings
 
 
 class WaitingPod(Report, frozen=True, kw_only=True):
@@ -96,14 +96,12 @@ def _said(pod: Pod) -> str:
 
 
 class _Fitting:
-    """Whether pods fit now. Pods with the same demand are judged once."""
+    """Whether pods fit now, by the same rules as `explain`. Pods that ask for the same are judged once."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._open = OpenNodes(view.nodes.get)
-        self._pods: dict[str, list[Pod]] = {}
-        for pod in view.pods.values():
-            self._pods.setdefault(pod.spec.node_name, []).append(pod)
+        self._around = surroundings(view)
+        self._open: dict[bytes, list[str]] = {}
         self._known: dict[Hashable, str] = {}
 
     def node_for(self, pod: Pod) -> str:
@@ -113,31 +111,34 @@ class _Fitting:
             return ""
         if demand is None:
             return ""
-        key = _shape(pod, demand)
+        full = self._view.in_full(pod)
+        key = _shape(full, demand)
         if key not in self._known:
-            self._known[key] = self._best(pod, demand)
+            self._known[key] = self._best(full, demand)
         return self._known[key]
 
-    def _best(self, pod: Pod, demand: Demand) -> str:
-        is_open = self._open.to(pod)
-        names = [name for name in self._view.nodes if is_open(name)]
+    def _best(self, pod: PendingPod, demand: Demand) -> str:
+        nodes, closed = self._view.nodes, self._around.closed_to(self._view.cluster, pod, demand)
+        key = _choosy(pod)
+        if key not in self._open:
+            ruled_out = closed.ruled_out(nodes.values())
+            self._open[key] = [name for name in nodes if name not in ruled_out]
+        names = self._open[key]
         # with an effort of its own: a look at the queue takes nothing of the time that the pod has for its search
-        judged = self._view.cluster.judge(demand, names, effort=Effort(_EFFORT))
+        judged = self._view.cluster.judge(demand, names, effort=Effort(LOOK_EFFORT))
         best = judged.best(names) or ""
-        if best and self._is_short(best, pod, demand):  # rarely, so the other nodes are only looked at then
-            best = judged.best([name for name in names if not self._is_short(name, pod, demand)]) or ""
+        if best and closed.obstacles(nodes[best], fits=True):  # rarely, so the other nodes are only looked at then
+            best = judged.best([name for name in names if not closed.obstacles(nodes[name], fits=True)]) or ""
         return best
 
-    def _is_short(self, name: str, pod: Pod, demand: Demand) -> bool:
-        """Whether a node lacks what the pod requests besides cards."""
-        counted = [resource.name for resource in demand.dialect.resources]
-        others = self._pods.get(name, ())
-        return bool(why_short(self._view.nodes[name], pod, self._view.cluster.totals, others, but=counted))
+
+def _choosy(pod: PendingPod) -> bytes:
+    """What decides which nodes are open to a pod."""
+    return msgspec.json.encode((pod.spec.node_selector, pod.spec.tolerations, pod.spec.affinity))
 
 
-def _shape(pod: Pod, demand: Demand) -> Hashable:
+def _shape(pod: PendingPod, demand: Demand) -> Hashable:
     request = demand.request
-    selector = frozenset((pod.spec.node_selector or {}).items())
     asked = tuple(
         (name, str(amount)) for container, _ in pod.containers() for name, amount in container.requests.items()
     )
@@ -149,6 +150,6 @@ def _shape(pod: Pod, demand: Demand) -> Hashable:
         request.priority,
         request.constraints,
         request.host,
-        selector,
+        _choosy(pod),
         asked,
     )

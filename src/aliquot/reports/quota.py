@@ -15,7 +15,8 @@ class QuotaLimit(Report, frozen=True, kw_only=True):
     model: str
     measure: str
     """`cards`, `MiB` or `% of cores`."""
-    used: float
+    used: float | None
+    """None if the reader does not see the nodes, or the pods of the namespace."""
     limit: int
 
 
@@ -39,16 +40,19 @@ def quota_report(view: ClusterView, namespace: str = "") -> QuotaReport:
 def quotas_in_order(view: ClusterView, namespace: str = "") -> Iterator[NamespaceQuotaReport]:
     """The same namespace by namespace, for a caller with other work in between."""
     quotas, usage = view.cluster.quotas, view.cluster.totals.usage
+    sees_cards, only = not view.lacks("nodes"), view.only_namespace
     for name in sorted(quotas.entries):
         if namespace in ("", name):
             lines = quota_usage(quotas, usage, name)
-            yield NamespaceQuotaReport(
-                namespace=name, pools=tuple(sorted(quotas.entries[name].pools)), limits=[_limit(line) for line in lines]
-            )
+            is_known = sees_cards and only in ("", name)
+            limits = [_limit(line, is_known=is_known) for line in lines]
+            pools = tuple(sorted(quotas.entries[name].pools))
+            yield NamespaceQuotaReport(namespace=name, pools=pools, limits=limits)
 
 
-def _limit(line: QuotaLine) -> QuotaLimit:
-    return QuotaLimit(model=line.model, measure=line.measure.value, used=round(float(line.used), 4), limit=line.limit)
+def _limit(line: QuotaLine, *, is_known: bool) -> QuotaLimit:
+    used = round(float(line.used), 4) if is_known else None
+    return QuotaLimit(model=line.model, measure=line.measure.value, used=used, limit=line.limit)
 
 
 def changed_quotas(

@@ -1,6 +1,5 @@
 """A scheduler's configuration in a ConfigMap, and what is wrong with the part that names Aliquot."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,9 @@ import yaml
 from aliquot.dialects import Dialects
 from aliquot.kube.resources import ConfigMap
 from aliquot.model.bounds import LARGEST_CONFIG
+from aliquot.reports.redaction import without_secrets
 
 _KIND = "KubeSchedulerConfiguration"
-_SECRET = re.compile(r"keydata|token|password|secret|credential", re.IGNORECASE)
-_USER = re.compile(r"//[^/@\s]*@")
-"""The user and the password in an address."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +42,6 @@ def _documents(maps: Iterable[ConfigMap]) -> Iterator[tuple[str, Mapping[str, An
             except (yaml.YAMLError, RecursionError):
                 continue
             yield from ((f"ConfigMap {found.key}, {key}", each) for each in documents if isinstance(each, Mapping))
-
-
-def without_secrets(document: Any) -> Any:
-    """The same without private keys, and without what plugins call secret."""
-    if isinstance(document, Mapping):
-        return {
-            key: "(removed)" if _SECRET.search(str(key)) else without_secrets(value) for key, value in document.items()
-        }
-    if isinstance(document, str):
-        return _USER.sub("//(removed)@", document)
-    return [without_secrets(item) for item in document] if isinstance(document, list) else document
 
 
 def _findings(document: Mapping[str, Any], dialects: Dialects) -> Iterator[tuple[str, str, str]]:

@@ -1,11 +1,12 @@
 """Everything that a report is made of: the cluster state as the server has it, and what else is known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 
+from aliquot.clock import seconds_of
+from aliquot.control.inputs.pod_use import PodUse, part_uses
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, Marked, NodeSeen, PodSeen, QuotasRead, TimePassed
 from aliquot.dialects import Dialects
@@ -13,13 +14,10 @@ from aliquot.dialects.unhealthy import unhealthy_cards
 from aliquot.errors import BadRecord
 from aliquot.kube.resources import Event, Lease
 from aliquot.model import Node, Pod
-from aliquot.model.load import LOAD, NodeLoad, read_load
-from aliquot.model.pending_pod import PendingPod
+from aliquot.model.load import FRESH_SECONDS, LOAD, NodeLoad, longest_silence, read_load
+from aliquot.model.pending_pod import PendingPod, PendingPodSpec, Toleration
 from aliquot.reports.objects import ClusterObjects, Missing
 from aliquot.reports.resource_names import no_such_resource, offered_resources
-
-LOAD_IS_PRESENT_FOR = 90.0
-"""Seconds after which nobody should take a measurement for the present."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +31,45 @@ class ClusterView:
     """By name."""
     pods: Mapping[str, Pod]
     """By UID."""
-    leases: Mapping[str, Lease] = field(default_factory=dict)
-    """The agents', by node."""
+    silent_agents: Mapping[str, float] = field(default_factory=dict)
+    """By node, for how many seconds its agent has been silent; only agents that are late."""
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     """By node; only recent ones."""
     events: Sequence[Event] = ()
-    waiting: Mapping[str, PendingPod] = field(default_factory=dict)
-    """The pods that are not bound, in full, by UID."""
+    read_in_full: Callable[[str], PendingPod | None] = lambda _: None
+    """The pod with a UID as it was read in full, if it was. Only pods that wait are."""
     only_namespace: str = ""
     """The one namespace whose pods are known; empty if all pods are."""
     missing: Sequence[Missing] = ()
+    _uses: dict[str, Mapping[str, Mapping[str, PodUse]]] = field(default_factory=dict, repr=False)
+
+    def in_full(self, pod: Pod) -> PendingPod:
+        """A pod with the fields by which kube-scheduler chooses among nodes. If these are unknown, no taint and no
+        affinity closes a node to it."""
+        if (read := self.read_in_full(pod.metadata.uid)) is not None:
+            return read
+        fields = {field: getattr(pod.spec, field) for field in pod.spec.__struct_fields__}
+        spec = PendingPodSpec(**fields, tolerations=[Toleration(operator="Exists")])
+        return PendingPod(metadata=pod.metadata, spec=spec, status=pod.status)
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        return self._by_node.get(node, ())
+
+    @cached_property
+    def _by_node(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods.values():
+            found.setdefault(pod.spec.node_name, []).append(pod)
+        return found
+
+    def uses_of(self, pod: Pod) -> Mapping[str, PodUse]:
+        """What a pod uses of the cards that it holds, by their UUIDs; empty if its node does not report it."""
+        node = pod.spec.node_name
+        if node not in self._uses:
+            load, entries = self.loads.get(node), self.cluster.ledger.entries(node)
+            cards, are_all = self.cluster.cards(node), not self.only_namespace
+            self._uses[node] = part_uses(load, entries, cards, are_all=are_all) if load else {}
+        return self._uses[node].get(pod.metadata.uid, {})
 
     def no_such_resource(self, pod: Pod) -> str:
         """That no node has a resource for which a pod waits; "" if there is none of these, or if no node is seen."""
@@ -82,13 +109,23 @@ def view_of(objects: ClusterObjects, dialects: Dialects | None = None, *, decide
         objects.at,
         {node.key: node for node in objects.nodes},
         {pod.metadata.uid: pod for pod in objects.pods},
-        leases,
+        silent_agents(leases, objects.at),
         loads,
         objects.events,
-        {pod.metadata.uid: pod for pod in objects.waiting},
+        {pod.metadata.uid: pod for pod in objects.waiting}.get,
         objects.namespace,
         objects.missing,
     )
+
+
+def silent_agents(leases: Mapping[str, Lease], now: float) -> dict[str, float]:
+    """As the server knows them, but by the clock of the API server: there is only one look at each Lease."""
+    found = {}
+    for node, lease in leases.items():
+        renewed = seconds_of(lease.spec.renew_time)
+        if renewed is not None and now - renewed > longest_silence(lease.spec.lease_duration_seconds):
+            found[node] = now - renewed
+    return found
 
 
 def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]:
@@ -99,14 +136,6 @@ def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]
             continue
         with suppress(BadRecord):
             load = read_load(text)
-            if abs(now - load.at) <= LOAD_IS_PRESENT_FOR:  # a clock that is ahead does not make it last
+            if abs(now - load.at) <= FRESH_SECONDS:  # a clock that is ahead does not make it last
                 found[node] = load
     return found
-
-
-def seconds_of(timestamp: str | None) -> float | None:
-    """Seconds since the epoch; None if there is no readable time."""
-    try:
-        return datetime.fromisoformat(timestamp or "").timestamp()
-    except ValueError:
-        return None

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from aliquot.control.inputs.pod_use import in_all, unused
 from aliquot.model import Charge
 from aliquot.model.load import IDLE
-from aliquot.reports.nodes import share_of
+from aliquot.model.selling import share_of
 from aliquot.reports.pods import PodReport, pods_report
 from aliquot.reports.report import Report, Use
 from aliquot.reports.view import ClusterView
@@ -20,7 +21,8 @@ class WastefulPod(Report, frozen=True, kw_only=True):
     """In cards: the sum of the parts that it holds, each in the measure of which it holds most. None if the caller may
     not see the cards."""
     used: float | None
-    """The same of what it uses; None if nobody measures it."""
+    """In cards: of each card the part that it keeps busy, or its part of the memory if that is more. None if it is not
+    known how busy it keeps them."""
     unused: float | None
     memory_mib: int
     use: Use
@@ -62,20 +64,15 @@ def wasteful_pod(view: ClusterView, pod: PodReport, since: str) -> WastefulPod:
     known = [(card, by_uuid[card.uuid]) for card in pod.cards if card.uuid in by_uuid]
     shares = [share_of(gpu, Charge(card.cores, card.memory_mib, card.slots)) for card, gpu in known]
     held = round(sum(shares), 4) if len(shares) == len(pod.cards) else None
-    uses = [
-        max(card.use.cores or 0.0, (card.use.memory_bytes or 0) / max(1, gpu.mib * 2**20))
-        for card, gpu in known
-        if card.use.memory_bytes is not None
-    ]
-    used = round(sum(uses), 4) if uses else None
+    use = in_all(view.uses_of(view.pods[pod.uid]).values())
     return WastefulPod(
         namespace=pod.namespace,
         name=pod.name,
         node=pod.node,
         cards=len(pod.cards),
         held=held,
-        used=used,
-        unused=None if used is None or held is None else round(max(0.0, held - used), 4),
+        used=None if use.share is None else round(use.share, 4),
+        unused=None if use.share is None or held is None else round(unused(held, use), 4),
         memory_mib=pod.memory_mib,
         use=pod.use,
         is_idle=pod.use.cores is not None and pod.use.cores < IDLE,

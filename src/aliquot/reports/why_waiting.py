@@ -20,6 +20,7 @@ from aliquot.reports.causes import OF_REASON, Cause, Outlook, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes, Obstacle
 from aliquot.reports.resource_names import asked_resources, no_such_resource, offered_resources
 from aliquot.reports.scheduler_words import about_other_plugins, about_volumes, refusal_of_scheduler, untried
+from aliquot.reports.view import ClusterView
 
 _NO_NODE = Verdict(Cause.NO_NODE, Outlook.NEVER, "no node has a card that Aliquot shares")
 
@@ -29,8 +30,9 @@ ByReason = Mapping[Reason | None, Sequence[str]]
 _NEAREST_LAST = tuple(OF_REASON)
 _MAX_NAMED = 3
 _MAX_TRIED = 64
-_EFFORT = 30_000
-"""Steps of the engine for one verdict, so that a pod that needs a long search costs no more than others."""
+LOOK_EFFORT = 30_000
+"""Steps of the engine for one look at a pod: a pod that needs a long search costs no more than others, and a look takes
+nothing of the time that the pod has for its search."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ class Surroundings:
         """That the pod's scheduler has not looked at it, where nobody knows whether that asks Aliquot; else ""."""
         return untried(pod) if self.serves is None else ""
 
-    def closed_to(self, cluster: ClusterState, pod: PendingPod, demand: Demand) -> ClosedNodes:
+    def closed_to(self, cluster: ClusterState, pod: PendingPod, demand: Demand | None) -> ClosedNodes:
         return ClosedNodes(cluster, pod, demand, self.pods_on, self.silent_agents)
+
+
+def surroundings(view: ClusterView) -> Surroundings:
+    return Surroundings(view.nodes, view.pods_on, view.silent_agents)
 
 
 def why_waiting(cluster: ClusterState, pod: PendingPod, around: Surroundings) -> Verdict:
@@ -56,7 +62,7 @@ def why_waiting(cluster: ClusterState, pod: PendingPod, around: Surroundings) ->
     if isinstance(known, Verdict):
         return known
     with cluster.trial(without=pod.metadata.uid):  # nothing of it is recorded as a decision
-        judged = cluster.judge(known, effort=Effort(_EFFORT))
+        judged = cluster.judge(known, effort=Effort(LOOK_EFFORT))
         refused = judged.refusals(around.nodes)
     by_reason: dict[Reason | None, list[str]] = {}
     for node in around.nodes:
@@ -189,7 +195,7 @@ class _Closest:
         return any(map(self._is_open, together))
 
     def _would_fit_healthy(self) -> bool:
-        effort = Effort(_EFFORT)
+        effort = Effort(LOOK_EFFORT)
         nodes = islice(self._by_reason[Reason.NOT_SELLABLE], _MAX_TRIED)
         return any(fits_once_healthy(self._cluster.state(node), self._demand.request, effort) for node in nodes)
 

@@ -6,10 +6,10 @@ have ended, and nodes that are cordoned are left out.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 import msgspec
 
+from aliquot.clock import seconds_of
 from aliquot.dialects import Dialects, cards_of, demand_of, holding_of
 from aliquot.errors import BadDemand, BadInput, BadRecord, NotPlaced
 from aliquot.model import NO_HOST, Charge, Host, Node, Pod
@@ -116,7 +116,4 @@ def _known(host: Host, taken: Host) -> Host:
 
 
 def _seconds(pod: Pod) -> float:
-    try:
-        return datetime.fromisoformat(pod.metadata.creation_timestamp or "").timestamp()
-    except ValueError:
-        return 0.0
+    return seconds_of(pod.metadata.creation_timestamp) or 0.0

@@ -49,7 +49,7 @@ async def beat(heard: AgentHeartbeats, client: Client, node: str) -> None:
 
 async def test_an_agent_that_has_just_spoken_is_not_silent(heard: AgentHeartbeats, client: Client) -> None:
     await beat(heard, client, "n1")
-    assert (heard.silent(), heard.notes()) == ([], [])
+    assert (list(heard.silent()), heard.notes()) == ([], [])
 
 
 async def test_agents_that_say_nothing_for_two_periods_are_named(
@@ -60,7 +60,7 @@ async def test_agents_that_say_nothing_for_two_periods_are_named(
     await clock.move(41)
     assert heard.notes() == ["the agents of these nodes are silent: n1, n2"]
     await client.patch(LEASES, "n1", {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}, namespace=NAMESPACE)
-    await until(lambda: heard.silent() == ["n2"], "n1 has spoken again")
+    await until(lambda: list(heard.silent()) == ["n2"], "n1 has spoken again")
 
 
 async def test_many_silent_agents_are_counted(heard: AgentHeartbeats, client: Client, clock: FakeClock) -> None:
@@ -76,7 +76,7 @@ async def test_a_node_whose_lease_is_deleted_is_forgotten(
     await beat(heard, client, "n1")
     await clock.move(41)
     await client.delete(LEASES, "n1", NAMESPACE)
-    await until(lambda: heard.silent() == [], "it is forgotten")
+    await until(lambda: list(heard.silent()) == [], "it is forgotten")
 
 
 async def test_an_agent_goes_on_beating_after_a_failure(
@@ -140,7 +140,7 @@ async def test_a_sample_that_does_not_change_grows_old(
     await report(heard, client, load(5, 0.25, 0.5))
     await clock.move(20)
     await beat(heard, client, "n1")
-    assert (heard.silent(), shown(heard)[0]) == ([], (0.25, 1000.0))
+    assert (list(heard.silent()), shown(heard)[0]) == ([], (0.25, 1000.0))
 
 
 async def test_what_the_first_list_shows_may_be_old_and_counts_after_its_next_change(
@@ -190,7 +190,7 @@ async def test_a_lease_that_asks_for_more_than_two_periods_does_not_get_them(
     await client.patch(LEASES, "n1", {"spec": {"leaseDurationSeconds": 9000}}, namespace=NAMESPACE)
     await beat(heard, client, "n1")
     await clock.move(41)
-    assert heard.silent() == ["n1"]
+    assert list(heard.silent()) == ["n1"]
     assert (heard.silence("n1"), heard.silence("n2")) == (41.0, None)
 
 

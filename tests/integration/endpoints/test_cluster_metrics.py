@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,21 +10,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from aliquot import metrics
 from aliquot.control import ControlPlane
 from aliquot.control.state.events import NodeSeen
+from aliquot.control.waiting.schedule import FIRST_SECONDS
 from aliquot.embedded.api import resources
 from aliquot.endpoints.gathering import gather
 from aliquot.endpoints.gathering.queue import waited
-from aliquot.endpoints.gpushare import GpuShareEndpoint
 from aliquot.endpoints.metrics import read
 from aliquot.kube import LEASES
 from aliquot.kube.resources import Lease
 from aliquot.model.bounds import MIB
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
 from aliquot.model.records import NODE_LEASES
+from aliquot.reports.nodes import nodes_report
+from aliquot.reports.of_plane import leaders_verdict, view_of_plane
+from aliquot.reports.report import NO_USE
 from tests.factories import make_cards, make_node, make_pod
 from tests.fakes import FakeClock, until
-from tests.integration.endpoints.endpoint import FILTER
-from tests.integration.endpoints.volcano import manifest_of
-from tests.integration.endpoints.wire import opened
 from tests.integration.room import Room
 from tests.settings import server_config
 
@@ -140,6 +141,9 @@ async def test_what_pods_use_is_shown_beside_what_they_hold(room: Room) -> None:
     assert found['aliquot_namespace_measured_cards{namespace="default"}'] == pytest.approx(0.6)
     assert found['aliquot_namespace_used_cards{namespace="default"}'] == 0.75
     assert found['aliquot_namespace_used_memory_bytes{namespace="default"}'] == 2 * UNIT
+    assert found['aliquot_pod_unused_cards{namespace="default",node="n1",pod="p"}'] == 0
+    assert found['aliquot_pod_unused_cards{namespace="default",node="n1",pod="q"}'] == pytest.approx(0.4 - 0.25)
+    assert found['aliquot_namespace_unused_cards{namespace="default"}'] == pytest.approx(0.4 - 0.25)
     assert found['aliquot_namespace_idle_cards{namespace="default"}'] == 0
     assert found['aliquot_node_agent_silence_seconds{node="n1"}'] == 0
 
@@ -167,6 +171,8 @@ async def test_use_is_not_shown_once_its_sample_is_old(room: Room) -> None:
     found = await samples(room)
     assert not [name for name in found if "_used_" in name and not name.startswith("aliquot_quota")]
     assert found["aliquot_silent_agents"] == 1
+    (shown,) = nodes_report(view_of_plane(room.plane)).nodes
+    assert (shown.silent_seconds, shown.cards[0].use) == (61, NO_USE), "reports say the same"
     assert found['aliquot_node_agent_silence_seconds{node="n1"}'] == 61
 
 
@@ -187,35 +193,36 @@ async def test_a_pod_that_is_gone_has_no_series(room: Room) -> None:
 # -- the queue
 
 
-async def test_pods_that_wait_are_counted_by_reason(room: Room) -> None:
+async def test_pods_that_wait_are_counted_by_the_reason_that_is_on_them(room: Room) -> None:
     await room.add_node(make_cards("n1", mib=(15360,)))
-    large, huge = await room.add_pod("large", 15), await room.add_pod("huge", 99)
-    await room.add_pod("new", 3)
-    await room.add_pod("without-gpu", None)
+    for name, units in (("large", 15), ("huge", 99), ("fits", 3), ("without-gpu", None)):
+        await room.add_pod(name, units)
     await room.add_pod("gated", 3, schedulingGates=[{"name": "later"}])
-    await room.add_pod("others", 3, schedulerName="somebody-else")
-    tainted = await room.add_pod("tainted", 3)
+    await room.add_pod("others", 3, schedulerName="another-scheduler")
+    await room.add_pod("elsewhere", 3, nodeSelector={"zone": "far"})
     limits = {"aliyun.com/gpu-memory": "3"}
     containers = [{"name": "main", "image": "i", "resources": {"limits": limits, "requests": limits}}]
-    misspelt = await room.add_pod("misspelt", None, containers=containers)
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    for pod in (tainted, misspelt):
-        await room.report(pod, conditions=[condition])
+    await room.add_pod("misspelt", None, containers=containers)
     await room.commit(await room.add_pod("holder", 3), "n1")
-    async with opened(room, GpuShareEndpoint(room.plane).routes()) as endpoint:
-        for pod in (large, huge):
-            await endpoint.post(FILTER, {"Pod": manifest_of(pod), "NodeNames": ["n1"]})
-    found = await samples(room, "aliquot_waiting_pods")
-    assert {re.findall(r'"(.*)"', name)[0]: count for name, count in found.items()} == {
-        "no_card_fits": 1,
-        "too_large": 1,
-        "new": 1,
-        "gated": 1,
-        "other_scheduler": 1,
-        "not_asked": 2,
-        "bad_demand": 0,
-        "refused": 0,
+    await room.in_sync()
+    assert await _reasons(room) == {"Unknown": 5, "SchedulingGated": 1, "OtherScheduler": 1}, "not judged yet"
+    await room.clock.move(FIRST_SECONDS)
+    await room.plane.waiting_reasons.look(partial(leaders_verdict, room.plane))
+    assert await _reasons(room) == {
+        "NoRoom": 1,
+        "TooLarge": 1,
+        "Fits": 1,
+        "NodeSelector": 1,
+        "NoSuchResource": 1,
+        "SchedulingGated": 1,
+        "OtherScheduler": 1,
+        "Unknown": 0,
     }
+
+
+async def _reasons(room: Room) -> dict[str, float]:
+    found = await samples(room, "aliquot_waiting_pods")
+    return {re.findall(r'"(.*)"', name)[0]: count for name, count in found.items()}
 
 
 async def test_a_queue_without_pods_is_0_and_not_absent(room: Room) -> None:
@@ -226,7 +233,9 @@ async def test_a_queue_without_pods_is_0_and_not_absent(room: Room) -> None:
 
 async def test_the_age_of_the_oldest_pod_that_waits_is_shown(room: Room) -> None:
     await room.add_pod("p", 3)
-    assert list(await samples(room, "aliquot_longest_wait_seconds")) == ['aliquot_longest_wait_seconds{reason="new"}']
+    assert list(await samples(room, "aliquot_longest_wait_seconds")) == [
+        'aliquot_longest_wait_seconds{reason="Unknown"}'
+    ]
 
 
 @pytest.mark.parametrize(

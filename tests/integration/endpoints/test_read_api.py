@@ -10,6 +10,7 @@ import pytest
 
 from aliquot.clock import Clock
 from aliquot.control.inputs.past_load import PastLoad
+from aliquot.control.inputs.pod_use import pod_uses
 from aliquot.control.state.events import QuotasRead
 from aliquot.embedded.api import resources
 from aliquot.endpoints.asgi import ANYONE, Call, Caller, Response, Routes
@@ -92,7 +93,9 @@ def measure(room: Room) -> None:
     entries = room.plane.cluster.ledger.entries("n1")
     pods = {entry.uid: {part.uuid: PodLoad(cores=0.5) for part in entry.placement.slices()} for entry in entries}
     load = NodeLoad(1.0, {uuid: CardLoad(0.5) for used in pods.values() for uuid in used}, pods)
-    room.plane.heartbeats.history.take("n1", room.clock.wall_ns() / 1e9, load, entries)
+    room.plane.heartbeats.history.take(
+        "n1", room.clock.wall_ns() / 1e9, load.cards, pod_uses(load, entries, room.plane.cluster.cards("n1"))
+    )
 
 
 @pytest.fixture

@@ -110,9 +110,32 @@ async def test_a_tenant_sees_the_pods_of_one_namespace(scripted: ScriptedApi, ad
 
 async def test_a_tenant_cannot_see_nodes_and_is_told_what_to_use(scripted: ScriptedApi, admin: str) -> None:
     scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
-    ended = await run(admin, "nodes")
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    for command in ("nodes", "top"):
+        ended = await run(admin, command)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err == (
+            "error: you may not list nodes; `kubectl gpu pods` and `kubectl gpu top pods` show your own pods, "
+            'or ask for - {apiGroups: [""], resources: [nodes], verbs: [list]}\n'
+        )
+
+
+async def test_a_tenant_is_not_told_that_no_quota_limits_it(scripted: ScriptedApi, admin: str) -> None:
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2")).code == 0
+    scripted.script("GET", r"/configmaps", answer(403, reason="Forbidden"))
+    ended = await run(admin, "quota", "-n", "research")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "error: you may not list nodes; `kubectl gpu pods` shows what your own pods hold\n"
+    assert ended.err.startswith("error: you may not read the quotas in ConfigMap kube-system/gpuquota; ask for - {")
+
+
+async def test_what_is_used_of_a_quota_is_unknown_to_a_tenant_who_sees_no_nodes(
+    scripted: ScriptedApi, admin: str
+) -> None:
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2")).code == 0
+    scripted.script("GET", r"/api/v1/nodes", answer(403, reason="Forbidden"))
+    ended = await run(admin, "quota", "-n", "research", "--no-headers")
+    assert ended.out.split() == ["research", "T4", "cards", "-", "2", "-", "-"]
+    assert "the cards of the cluster" in ended.err
 
 
 async def test_a_tenant_reads_the_cards_of_a_running_pod_from_its_record(scripted: ScriptedApi, admin: str) -> None:
@@ -188,6 +211,16 @@ async def test_a_quota_is_set_changed_and_removed(scripted: ScriptedApi, admin: 
     before = text()
     assert (await run(admin, "quota", "set", "x", "T4", "--cards", "1", "--dry-run")).err.count('"x"') == 1
     assert text() == before
+
+
+async def test_quotas_may_be_in_another_config_map(scripted: ScriptedApi, admin: str) -> None:
+    elsewhere = ("--quotas", "default/limits/gpus")
+    assert (await run(admin, "quota", "set", "research", "T4", "--cards", "2", *elsewhere)).code == 0
+    assert "research" in scripted.registry.get(resources.CONFIG_MAPS, "default", "limits").obj["data"]["gpus"]
+    assert (await run(admin, "quota", "-A", "--no-headers", *elsewhere)).out.split()[:2] == ["research", "T4"]
+    assert (await run(admin, "quota", "-A")).err == "no quota limits any namespace\n"
+    wrong = await run(admin, "quota", "--quotas", "limits")
+    assert (wrong.code, wrong.err) == (1, "error: --quotas limits: write NAMESPACE/NAME or NAMESPACE/NAME/KEY\n")
 
 
 async def test_a_quota_that_changed_meanwhile_is_not_overwritten(scripted: ScriptedApi, admin: str) -> None:

@@ -1,10 +1,15 @@
 """What the commands say about pods that wait for something other than a card."""
 
+import json
 from pathlib import Path
 from typing import Any
 
-from tests.factories import make_pod
-from tests.integration.kubectl.cluster import at, cluster
+import msgspec
+import pytest
+
+from aliquot.model.pending_pod import PendingPod
+from tests.factories import make_node, make_pod
+from tests.integration.kubectl.cluster import NODES, at, cluster
 from tests.integration.kubectl.command import archived, gpu
 
 NEAREST = "no node has the resource aliyun.com/gpu-memory; did you mean aliyun.com/gpu-mem?"
@@ -52,7 +57,7 @@ def test_whatif_offers_the_nearest_name(tmp_path: Path) -> None:
         "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: "
         "[{name: main, resources: {limits: {aliyun.com/gpu-memory: 3}}}]}}"
     )
-    assert f"p would wait: {NEAREST}\n" in shown(tmp_path, "whatif", "-f", str(manifest), pods=[])
+    assert f"p would wait. Never as things are: {NEAREST}\n" in shown(tmp_path, "whatif", "-f", str(manifest), pods=[])
 
 
 def test_a_scheduler_that_has_not_tried_the_pod_is_named(tmp_path: Path) -> None:
@@ -88,6 +93,47 @@ def test_a_node_with_room_on_its_cards_only_does_not_fit(tmp_path: Path) -> None
     told = shown(tmp_path, "explain", "hungry", "--node", "gpu-1", pods=pods)
     assert "gpu-1: the cards have room, but: too little cpu even when empty\n" in told
     assert "the pod fits" not in told
+
+
+NO_DEVICES = {"aliyun.com/gpu-mem": "0"}
+ZONE = {"key": "zone", "operator": "In", "values": ["far"]}
+SOMEWHERE_ELSE = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}
+}
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+TOLERATION = {"key": "team", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "cause"),
+    [
+        pytest.param({}, {}, "", id="open"),
+        pytest.param({"spec": {"taints": [TAINT]}}, {}, "the taint team=a:NoSchedule", id="taint"),
+        pytest.param({"spec": {"taints": [TAINT]}}, {"tolerations": [TOLERATION]}, "", id="tolerated"),
+        pytest.param({}, {"affinity": {"nodeAffinity": SOMEWHERE_ELSE}}, "node selector or affinity", id="affinity"),
+        pytest.param({"allocatable": NO_DEVICES}, {}, "the agent is silent", id="silent agent"),
+    ],
+)
+def test_the_queue_and_whatif_judge_as_explain_does(
+    tmp_path: Path, node: dict[str, Any], pod: dict[str, Any], cause: str
+) -> None:
+    made = make_node("gpu-1", NODES["gpu-1"], **node)
+    resources = {"limits": {"aliyun.com/gpu-mem": "3"}}
+    spec = {"containers": [{"name": "main", "image": "registry.example/app:1", "resources": resources}], **pod}
+    metadata = {"name": "p", "namespace": "default", "uid": "uid-p"}
+    full = msgspec.convert({"metadata": metadata, "spec": spec}, PendingPod)
+    seen = waits("p", resources["limits"])
+    archive = archived(cluster(nodes=[made], pods=[seen], waiting=[full], quotas=None, leases=[]), tmp_path)
+    manifest = tmp_path / "pod.json"
+    manifest.write_text(json.dumps({"kind": "Pod", "metadata": metadata, "spec": spec}))
+
+    told, ends = gpu("explain", "p", "--from", archive), gpu("whatif", "-f", str(manifest), "--from", archive)
+    (row,) = gpu("queue", "--no-headers", "--from", archive).out.splitlines()
+
+    assert cause in told.out.splitlines()[0]
+    assert row.split()[5] == ("-" if cause else "gpu-1")
+    assert cause in ends.out
+    assert ends.code == (1 if cause else 0)
 
 
 def test_whatif_does_not_wait_for_the_end_of_pods_that_it_made_up(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import pynvml
 
 from aliquot import agent
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.control.waiting.schedule import FIRST_SECONDS
 from aliquot.embedded.api import resources
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.embedded.programs import container_id
@@ -22,6 +24,7 @@ from aliquot.kube import LEASES, PODS
 from aliquot.model.bounds import MIB
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
 from aliquot.model.records import NODE_LEASES
+from aliquot.reports.of_plane import leaders_verdict
 from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
 from tests.fakes import SECONDS, until
 from tests.fakes.nvml import SWITCH, FakeCard, FakeNvml, FakeProcess
@@ -129,8 +132,10 @@ async def _tenants(room: Room, endpoint: Endpoint) -> None:
         pod = await room.add_pod(name, units)
         await endpoint.pass_filter(pod, "n2")
         assert await endpoint.bind(pod, "n2") == ""
-    waits = await room.add_pod("waits", 12)
+    waits = await room.add_pod("waits", 99)
     await endpoint.post(FILTER, {"Pod": manifest_of(waits), "NodeNames": ["n2"]})
+    await room.clock.move(FIRST_SECONDS)
+    await room.plane.waiting_reasons.look(partial(leaders_verdict, room.plane))
     for beat in (1, 2):
         await _beat(room, beat)
 

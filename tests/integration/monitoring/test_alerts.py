@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from aliquot.reports.causes import Cause
 from tests.integration.monitoring.prometheus import promtool
 
 ROOT = Path(__file__).parents[3]
@@ -58,3 +59,14 @@ def test_every_alert_asks_for_metrics_that_there_are(rule: dict[str, Any]) -> No
     names = set(re.findall(r"aliquot_\w+", rule["expr"]))
     assert names
     assert names <= set(re.findall(r"^\| `(aliquot_\w+)` \|", page, re.MULTILINE))
+
+
+def test_alerts_name_reasons_that_a_pod_may_wait_for() -> None:
+    named = {
+        name
+        for rule in RULES
+        for found in re.findall(r'reason[!=]~?"(.*?)"', rule["expr"])
+        for name in found.split("|")
+    }
+    assert named
+    assert named <= {cause.value for cause in Cause}

@@ -11,7 +11,7 @@ from aliquot.control.inputs.load_history import LoadHistory
 from aliquot.control.inputs.past_load import PastLoad
 from aliquot.endpoints import asgi
 from aliquot.model import Pod
-from aliquot.model.load import CardLoad, NodeLoad
+from aliquot.model.load import CardLoad
 from tests.factories import make_pod
 from tests.integration.endpoints.serving import served
 from tests.integration.monitoring.prometheus import scraping
@@ -62,7 +62,7 @@ async def test_more_than_an_hour_comes_from_prometheus(prometheus: str) -> None:
 
 def known() -> LoadHistory:
     history = LoadHistory()
-    history.take("n1", SystemClock().wall_ns() / 1e9, NodeLoad(1.0, {"GPU-0": CardLoad(0.5)}), [])
+    history.take("n1", SystemClock().wall_ns() / 1e9, {"GPU-0": CardLoad(0.5)}, {})
     return history
 
 

@@ -62,7 +62,7 @@ TOLD = {
     'aliquot_namespace_used_cards{namespace="default"}': 0.5,
     'aliquot_quota_limit{namespace="default",measure="cards"}': 2,
     'aliquot_quota_used{namespace="default",measure="cards"}': 0.6,
-    'aliquot_waiting_pods{reason="no_card_fits"}': 1,
+    'aliquot_waiting_pods{reason="QuotaUsedUp"}': 1,
     'sum(aliquot_commits_total{outcome="bound"}) > bool 1': 1,
     "sum(up)": 2,
 }

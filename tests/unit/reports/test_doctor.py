@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from aliquot.dialects import standard_dialects
+from aliquot.dialects.node_reading import SERVES
 from aliquot.kube.resources import (
     ConfigMap,
     Event,
@@ -16,12 +18,12 @@ from aliquot.kube.resources import (
 )
 from aliquot.model.admission import CARDS_GUARDED, FENCING, FORGERY
 from aliquot.model.kubernetes import Metadata
+from aliquot.model.records import PLACEMENT, write_placement
 from aliquot.reports.doctor import DoctorReport, Facts, examine
 from aliquot.reports.objects import ClusterObjects, Missing
-from aliquot.reports.scheduler_config import scheduler_configs, without_secrets
-from aliquot.reports.server_config import shown_data
+from aliquot.reports.scheduler_config import scheduler_configs
 from aliquot.reports.view import view_of
-from tests.factories import make_cards, make_node, make_pod
+from tests.factories import make_cards, make_node, make_placement, make_pod
 
 NOW = 1_770_000_000.0
 RENEWED = "2026-02-02T02:40:00Z"
@@ -125,17 +127,6 @@ def test_a_scheduler_that_is_configured_badly(config: str, level: str, words: st
     assert words in told[1]
 
 
-def test_secrets_do_not_leave_the_cluster() -> None:
-    extender = {"urlPrefix": "https://me:hunter2@host:1/x", "tlsConfig": {"keyData": "c2VjcmV0", "caData": "public"}}
-    document = {"extenders": [extender], "pluginConfig": [{"args": {"apiToken": "hunter2", "weight": 3}}]}
-    assert without_secrets(document) == {
-        "extenders": [
-            {"urlPrefix": "https://(removed)@host:1/x", "tlsConfig": {"keyData": "(removed)", "caData": "public"}}
-        ],
-        "pluginConfig": [{"args": {"apiToken": "(removed)", "weight": 3}}],
-    }
-
-
 def test_a_finding_about_an_extender_does_not_quote_its_password() -> None:
     config = "{kind: KubeSchedulerConfiguration, extenders: [{urlPrefix: 'https://me:hunter2@aliquot'}]}"
     maps = [ConfigMap(metadata=Metadata(name="s", namespace="kube-system"), data={"config.yaml": config})]
@@ -144,40 +135,26 @@ def test_a_finding_about_an_extender_does_not_quote_its_password() -> None:
     assert "hunter2" not in str(found.findings)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("https://aliquot.example.com:12340", "https://aliquot.example.com:12340"),
-        (
-            "system:serviceaccount:a:b\nsystem:serviceaccount:a:c",
-            "system:serviceaccount:a:b\nsystem:serviceaccount:a:c",
-        ),
-        ("port: 1\nbearerToken: x", {"port": 1, "bearerToken": "(removed)"}),
-        ("PASSWORD=x", "(removed)"),
-        ("https://user:x@example.com", "https://(removed)@example.com"),
-        ("-----BEGIN PRIVATE KEY-----", "(removed)"),
-        ("a: b: c", "(removed)"),
-    ],
-)
-def test_a_dump_has_no_secrets_of_a_configuration(text: str, shown: Any) -> None:
-    assert shown_data({"key": text}) == {"key": shown}
-
-
-def bound_by(instance: str, minute: int) -> Event:
+def bound_by(instance: str, second: int) -> Event:
     return Event(
-        metadata=Metadata(name=f"e{minute}"),
+        metadata=Metadata(name=f"e{second}"),
         reason="Scheduled",
         reporting_component="default-scheduler",
         reporting_instance=instance,
-        last_timestamp=f"2026-02-02T02:{minute:02}:00Z",
+        last_timestamp=f"2026-02-02T02:{second // 60:02}:{second % 60:02}Z",
     )
 
 
 def test_two_schedulers_of_one_name() -> None:
-    turns = [bound_by("a", 1), bound_by("b", 2), bound_by("a", 3)]
-    level, text = found(doctor(events=turns), "two schedulers")
-    assert (level, text) == ("error", "two schedulers are called default-scheduler and bind in turns: a, b")
-    assert found(doctor(events=turns[:2]), "two schedulers")[0] == "ok"  # a new leader
+    events = [bound_by("a", 3), bound_by("a", 1), bound_by("b", 2)]
+    level, text = found(doctor(events=events), "two schedulers")
+    assert (level, text) == ("error", "two schedulers are called default-scheduler and bind at the same time: a, b")
+
+
+@pytest.mark.parametrize("seconds", [(60, 120), (1, 2), (60, 120, 180), (60, 120, 180, 240)])
+def test_a_new_leader_is_no_second_scheduler_even_if_the_old_one_leads_again(seconds: tuple[int, ...]) -> None:
+    events = [bound_by("ab"[turn % 2], at) for turn, at in enumerate(seconds)]
+    assert found(doctor(events=events), "two schedulers")[0] == "ok"
 
 
 def test_a_right_that_is_missing() -> None:
@@ -237,6 +214,25 @@ def test_two_plugins_for_one_resource() -> None:
     assert report.findings[0].remedy == "remove that plugin"
 
 
+@pytest.mark.parametrize(
+    ("offered", "serves", "level"),
+    [
+        pytest.param("4", ["gpushare"], "error", id="another plugin sells the same cards"),
+        pytest.param("0", ["gpushare"], "ok", id="that plugin is gone"),
+        pytest.param("4", ["gpushare", "nvidia"], "ok", id="our agent offers it"),
+        pytest.param("4", [], "ok", id="a node that does not say what it serves"),
+    ],
+)
+def test_a_second_plugin_that_offers_whole_cards(offered: str, serves: list[str], level: str) -> None:
+    node = make_node("gpu-1", make_cards("gpu-1"), capacity={"nvidia.com/gpu": offered})
+    labels = {f"{SERVES}{dialect}": "true" for dialect in serves}
+    node = msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels=labels))
+    told = found(doctor(nodes=[node]), "two plugins")
+    assert told[0] == level
+    if level == "error":
+        assert told[1] == "node gpu-1 also offers nvidia.com/gpu: another plugin sells Aliquot's cards a second time"
+
+
 def test_mixed_units() -> None:
     nodes = [make_node("a", make_cards("a")), make_node("b", make_cards("b", unit_mib=1))]
     level, text = found(doctor(nodes=nodes), "units")
@@ -244,9 +240,9 @@ def test_mixed_units() -> None:
 
 
 def test_an_over_committed_card() -> None:
-    from tests.integration.kubectl.cluster import placed
-
-    pods = [placed("one", "gpu-1", 10, 0), placed("two", "gpu-1", 10, 0)]
+    record = write_placement(make_placement(make_cards("gpu-1"), 0, main=10 * 1024))
+    metadata = {"annotations": {PLACEMENT: record}}
+    pods = [make_pod(name, 10, uid=name, node="gpu-1", metadata=metadata) for name in ("one", "two")]
     level, text = found(doctor(pods=pods), "cards")
     assert (level, text) == ("error", "card 0 of node gpu-1 is over-committed: another scheduler sold it, too")
 

@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from aliquot.config.keys import Key, Section
 from aliquot.config.sections.value_types import Name, Seconds
+from aliquot.model.installed_names import QUOTA_KEY, QUOTA_MAP, QUOTA_NAMESPACE
 
 
 class PoliciesSection(Section, frozen=True):
@@ -37,15 +38,15 @@ class PoliciesSection(Section, frozen=True):
 class QuotaSection(Section, frozen=True):
     """Quotas"""
 
-    namespace: Annotated[Name, Key("Namespace of the ConfigMap with the quotas (docs/quota.md).")] = "kube-system"
+    namespace: Annotated[Name, Key("Namespace of the ConfigMap with the quotas (docs/quota.md).")] = QUOTA_NAMESPACE
     name: Annotated[Name, Key("Name of the ConfigMap with the quotas. If it does not exist, there are no quotas.")] = (
-        "gpuquota"
+        QUOTA_MAP
     )
     key: Annotated[
         str,
         Meta(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253, description="a valid key of a ConfigMap"),
         Key("Key of that ConfigMap that holds the quotas."),
-    ] = "gpu_quota"
+    ] = QUOTA_KEY
     model_label: Annotated[
         str, Key("Node label that names the node's GPU model.", default="the labels that gpu-admission's versions read")
     ] = ""

@@ -7,6 +7,7 @@ from msgspec import Meta
 from aliquot.config.addresses import is_address
 from aliquot.config.keys import Key, Section
 from aliquot.config.sections.value_types import Address, Name, Seconds
+from aliquot.model.installed_names import SERVER_LEASE, SERVER_NAMESPACE
 
 
 class LeaseSection(Section, frozen=True):
@@ -15,8 +16,8 @@ class LeaseSection(Section, frozen=True):
     enabled: Annotated[
         bool, Key("Elect a leader among several servers with a Lease. If disabled, run only one server.")
     ] = True
-    namespace: Annotated[Name, Key("Namespace of the Lease and of the epoch.")] = "aliquot-system"
-    name: Annotated[Name, Key("Name of the Lease. Only its holder commits.")] = "aliquot-server"
+    namespace: Annotated[Name, Key("Namespace of the Lease and of the epoch.")] = SERVER_NAMESPACE
+    name: Annotated[Name, Key("Name of the Lease. Only its holder commits.")] = SERVER_LEASE
     duration: Annotated[
         int, Meta(ge=1, le=86400), Key("Seconds that other servers wait before they take over a Lease.")
     ] = 15

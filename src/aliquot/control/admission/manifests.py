@@ -16,10 +16,11 @@ from aliquot.model.admission import (
     SERVER_REACH,
     WRITERS_MAP,
 )
+from aliquot.model.installed_names import SERVER_NAMESPACE
 
 Manifest: TypeAlias = dict[str, Any]
 
-NAMESPACE = "aliquot-system"
+NAMESPACE = SERVER_NAMESPACE
 ACTIONS: Mapping[str, Sequence[str]] = {"Warn,Audit": ("Warn", "Audit"), "Deny": ("Deny",)}
 """What the API server does with a forged key, by value of the command's option."""
 

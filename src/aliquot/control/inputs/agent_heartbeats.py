@@ -2,27 +2,25 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 import structlog
 
 from aliquot.clock import Clock
 from aliquot.control.inputs.load_history import LoadHistory
+from aliquot.control.inputs.pod_use import pod_uses
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Loaded, TimePassed
-from aliquot.engine import PolicySettings
 from aliquot.errors import BadRecord
 from aliquot.kube import LEASES, Client, Informer, KubeError
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import Lease
-from aliquot.model.load import LOAD, NodeLoad, read_load
+from aliquot.model.load import FRESH_SECONDS, LOAD, NodeLoad, longest_silence, read_load
 from aliquot.model.records import NODE_LEASES
 
 _log = structlog.get_logger()
 
-_LONGEST_SECONDS = 40
-"""Two of an agent's longest periods: a Lease without a duration, or with a longer one, counts as expired then."""
 _TICK_SECONDS = 5.0
 _NAMES = 5
 
@@ -70,11 +68,15 @@ class AgentHeartbeats:
             tasks.create_task(self.leases.run())
             tasks.create_task(self._tick())
 
-    def silent(self) -> list[str]:
-        """Nodes whose agents have not renewed their Lease within its duration. A Lease may outlive its Node."""
-        now = self._clock.monotonic()
-        late = (lease for lease in self.leases.all() if now - self._moved_at[lease.key] > _seconds(lease))
-        return sorted(lease.metadata.name for lease in late if self._has_node(lease.metadata.name))
+    def silent(self) -> dict[str, float]:
+        """The seconds since agents renewed their Leases, of those that are late, by node. A Lease may outlive its
+        Node."""
+        now, late = self._clock.monotonic(), dict[str, float]()
+        for lease in sorted(self.leases.all(), key=lambda lease: lease.metadata.name):
+            silence = now - self._moved_at[lease.key]
+            if silence > longest_silence(lease.spec.lease_duration_seconds) and self._has_node(lease.metadata.name):
+                late[lease.metadata.name] = silence
+        return late
 
     def silence(self, node: str) -> float | None:
         """Seconds since we saw a node's agent renew its Lease; None if it has none."""
@@ -83,11 +85,11 @@ class AgentHeartbeats:
 
     def has_fresh_load(self, node: str) -> bool:
         sample = self.samples.get(node)
-        return sample is not None and self._clock.monotonic() - sample.at <= PolicySettings.stale_after
+        return sample is not None and self._clock.monotonic() - sample.at <= FRESH_SECONDS
 
     def notes(self) -> list[str]:
         told = [
-            *_named("the agents of these nodes are silent", self.silent()),
+            *_named("the agents of these nodes are silent", list(self.silent())),
             *_named("the load of these nodes cannot be read", sorted(self._unread)),
         ]
         return self._missing + told
@@ -143,18 +145,15 @@ class AgentHeartbeats:
         self.samples[sample.node] = sample
         busy = {uuid: card.cores for uuid, card in sample.load.cards.items() if card.cores is not None}
         self.cluster.apply(Loaded(sample.node, sample.at, busy, frozenset(sample.load.pods)))
-        entries, known = self.cluster.ledger.entries(sample.node), self.cluster.cards(sample.node).by_uuid
-        own = {uuid: card for uuid, card in sample.load.cards.items() if uuid in known}  # no agent speaks for others
-        self.history.take(sample.node, self._clock.wall_ns() / 1e9, replace(sample.load, cards=own), entries)
+        entries, cards = self.cluster.ledger.entries(sample.node), self.cluster.cards(sample.node)
+        known = cards.by_uuid  # no agent speaks for the cards of others
+        own = {uuid: card for uuid, card in sample.load.cards.items() if uuid in known}
+        self.history.take(sample.node, self._clock.wall_ns() / 1e9, own, pod_uses(sample.load, entries, cards))
 
     def _lose_load(self, node: str) -> None:
         if self.samples.pop(node, None) is not None:
             self.cluster.apply(Loaded(node))
             self.history.forget_node(node)
-
-
-def _seconds(lease: Lease) -> int:
-    return min(lease.spec.lease_duration_seconds or _LONGEST_SECONDS, _LONGEST_SECONDS)
 
 
 def _named(what: str, nodes: list[str]) -> list[str]:

@@ -1,15 +1,14 @@
 """How busy cards and pods were in the last hour: a ring of half minutes for each, fed by the agents' samples."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.control.inputs.pod_use import Use, uses
-from aliquot.ledger import Entry
+from aliquot.control.inputs.pod_use import PodUse
 from aliquot.model.bounds import MAX_HISTORIES, MIB
-from aliquot.model.load import IDLE, NodeLoad
+from aliquot.model.load import IDLE, CardLoad
 
 PERIOD = 30.0
 """Seconds of a sample of a history: the mean of the cores that came in that time, and the last memory."""
@@ -61,7 +60,7 @@ class _Rings:
     def __contains__(self, name: str) -> bool:
         return name in self._rows
 
-    def add(self, name: str, slot: int, use: Use) -> None:
+    def add(self, name: str, slot: int, cores: float | None, memory_bytes: int) -> None:
         row = self._rows.get(name)
         if row is None:
             if len(self._rows) >= self._most:
@@ -70,15 +69,15 @@ class _Rings:
         slot = max(slot, int(self._last[row]))  # a clock that was set back
         self._go_to(row, slot)
         place = slot % LENGTH
-        if use.cores is not None:
+        if cores is not None:
             count = int(self._count[row])
             before = int(self._cores[row, place]) if count else 0
-            mean = (before * count + use.cores * _MILLI) / (count + 1)
+            mean = (before * count + cores * _MILLI) / (count + 1)
             self._cores[row, place] = min(round(mean), int(_UNKNOWN) - 1)
             self._count[row] = count + 1
-        if use.cores is None or use.cores >= IDLE:
+        if cores is None or cores >= IDLE:
             self._busy[row] = slot
-        self._mib[row, place] = min(use.memory_bytes // MIB, 2**32 - 1)
+        self._mib[row, place] = min(memory_bytes // MIB, 2**32 - 1)
 
     def get(self, name: str) -> History | None:
         row = self._rows.get(name)
@@ -137,28 +136,28 @@ class LoadHistory:
     def __init__(self, most: int = MAX_HISTORIES) -> None:
         self._cards, self._pods = _Rings(most), _Rings(most)
         self._on_node: dict[str, frozenset[str]] = {}
-        self._uses: dict[str, Use] = {}
+        self._uses: dict[str, PodUse] = {}
 
     @property
     def nbytes(self) -> int:
         return self._cards.nbytes + self._pods.nbytes
 
-    def take(self, node: str, at: float, load: NodeLoad, entries: Iterable[Entry]) -> None:
-        """A sample of a node, which came `at` this time (seconds since the epoch), and what pods hold there."""
-        slot, now = int(at // PERIOD), frozenset(load.cards)
+    def take(self, node: str, at: float, cards: Mapping[str, CardLoad], pods: Mapping[str, PodUse]) -> None:
+        """What cards by UUID, and pods by UID, used in a sample that came `at` this time (seconds since the epoch)."""
+        slot, now = int(at // PERIOD), frozenset(cards)
         for gone in self._on_node.get(node, frozenset()) - now:
             self._cards.forget(gone)
         self._on_node[node] = now
-        for uuid, card in load.cards.items():
-            self._cards.add(uuid, slot, Use(card.cores, card.memory_bytes or 0))
-        for uid, use in uses(load, entries).items():
+        for uuid, card in cards.items():
+            self._cards.add(uuid, slot, card.cores, card.memory_bytes or 0)
+        for uid, use in pods.items():
             self._uses[uid] = use
-            self._pods.add(uid, slot, use)
+            self._pods.add(uid, slot, use.cores, use.memory_bytes or 0)
 
     def card(self, uuid: str) -> History | None:
         return self._cards.get(uuid)
 
-    def use(self, uid: str) -> Use | None:
+    def use(self, uid: str) -> PodUse | None:
         """What a pod used when its node last reported; None if it has not reported since the pod was placed."""
         return self._uses.get(uid)
 

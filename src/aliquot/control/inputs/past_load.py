@@ -2,11 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import structlog
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, seconds_of
 from aliquot.control.inputs.load_history import LENGTH, PERIOD, History, LoadHistory, PastUse
 from aliquot.control.inputs.prometheus import Prometheus
 from aliquot.errors import NoAnswerFromPrometheus
@@ -60,7 +59,7 @@ class PastLoad:
         if self._prometheus is None or seconds <= HOUR or pod is None:
             return _of_memory(recent)
         meta = pod.metadata
-        since = max(now - seconds, _created(pod))
+        since = max(now - seconds, seconds_of(meta.creation_timestamp) or 0.0)
         return await self._asked(self._prometheus.pod(meta.namespace, meta.name, since, now), recent)
 
     def _now(self) -> float:
@@ -92,10 +91,3 @@ def _since(begin: float, recent: History | None) -> History | None:
 
 def _of_memory(recent: History | None) -> Past | None:
     return Past(recent, "memory") if recent is not None else None
-
-
-def _created(pod: Pod) -> float:
-    try:
-        return datetime.fromisoformat(pod.metadata.creation_timestamp or "").timestamp()
-    except ValueError:
-        return 0.0

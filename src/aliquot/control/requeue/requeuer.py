@@ -94,18 +94,13 @@ class Requeuer:
         """Number of refused pods that the informer cache does not have yet."""
         return len(self._early)
 
-    def reason_of(self, uid: str) -> str:
-        """Why a waiting pod was refused; empty if it was not."""
-        refused = self._pods.get(uid)
-        return refused.reason if refused is not None else ""
-
     # -- reports from others
 
-    def refused(self, pod: Pod, reason: str = "refused") -> None:
+    def refused(self, pod: Pod) -> None:
         """A filter left no node for a GPU pod that we serve, as our informer cache has it."""
         self._end_nomination(pod.metadata.uid)
         self._early.forget(pod.metadata.uid)
-        self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic(), reason))
+        self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
 
     def refused_early(self, uid: str) -> None:
         """A filter left no node for a pod that the informer cache does not have yet, or has in another version. The pod

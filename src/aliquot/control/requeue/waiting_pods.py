@@ -21,8 +21,6 @@ class WaitingPod:
     pod: Pod
     knows: int
     asked_at: float
-    reason: str = "refused"
-    """Why it was refused on the nodes that are the most promising."""
     looked: tuple[int, int, bool] | None = None
     """The state of the last failed attempt; another attempt fails while it is unchanged."""
     tries: int = 0

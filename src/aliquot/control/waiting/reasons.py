@@ -83,6 +83,16 @@ class WaitingReasons:
             self._waiting.put(uid, pod.metadata.namespace, Waiting(pod, self._clock.monotonic() + FIRST_SECONDS))
             self._wake.set()
 
+    def reason_of(self, uid: str) -> str:
+        """The cause of our last verdict about a waiting pod; empty if there is none."""
+        waiting = self._waiting.get(uid)
+        return waiting.told.reason if waiting is not None and waiting.told is not None else ""
+
+    def in_full(self, uid: str) -> PendingPod | None:
+        """A waiting pod in full; None if we have not read it."""
+        waiting = self._waiting.get(uid)
+        return waiting.full() if waiting is not None else None
+
     def forget(self, uid: str) -> None:
         """Drop a pod that waits no more."""
         self._waiting.forget(uid)

@@ -15,6 +15,7 @@ from aliquot.engine.gauges import Expected, gauging
 from aliquot.engine.workload import WHOLE
 from aliquot.model import CORES
 from aliquot.model.bounds import MIB
+from aliquot.model.selling import share_by
 
 
 def gather(plane: ControlPlane, pauses: Pauses) -> Iterator[None]:
@@ -45,8 +46,8 @@ class _Held:
     def of(cls, block: Block) -> "_Held":
         counts = block.has & ~block.is_cut
         mib = np.where(counts, block.mib - block.free_mib, 0).astype(np.float64)
-        cores = np.where(counts, 1.0 - block.free_cores / CORES, 0.0)
-        return cls(block, counts, np.maximum(cores, mib / np.maximum(block.mib, 1)), mib)
+        taken = CORES - block.free_cores, mib, block.used_slots
+        return cls(block, counts, np.where(counts, share_by(np.maximum, taken, block.mib, block.slots), 0.0), mib)
 
 
 def _read_models(blocks: list[_Held]) -> None:

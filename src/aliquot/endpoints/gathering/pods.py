@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from aliquot import metrics
 from aliquot.control import ControlPlane
-from aliquot.control.inputs.pod_use import Use
+from aliquot.control.inputs.pod_use import PodUse, unused
 from aliquot.endpoints.gathering.largest import largest
 from aliquot.endpoints.gathering.pauses import Pauses
 from aliquot.ledger import Entry
-from aliquot.model import CORES, NodeGpus
+from aliquot.model import NodeGpus
 from aliquot.model.bounds import MAX_SHOWN_NAMESPACES, MIB
+from aliquot.model.selling import share_of
 
 _IDLE_SECONDS = 600.0
 _Row = tuple[tuple[str, ...], float]
@@ -49,7 +50,7 @@ class _Known:
         self.cards = plane.cluster.cards
         self.is_fresh = plane.heartbeats.has_fresh_load
 
-    def use(self, uid: str) -> Use | None:
+    def use(self, uid: str) -> PodUse | None:
         return self._history.use(uid)
 
     def idle(self, uid: str) -> float:
@@ -62,7 +63,7 @@ def _held(entry: Entry, cards: NodeGpus) -> dict[str, tuple[float, int]]:
     held: dict[str, tuple[float, int]] = {}
     for uuid, charge in entry.charges.items():
         gpu = cards.by_uuid.get(uuid)
-        share = 1.0 if gpu is None else max(charge.cores / CORES, charge.mib / max(1, gpu.mib))
+        share = 1.0 if gpu is None else share_of(gpu, charge)
         model = cards.model if gpu is None else gpu.model
         before = held.get(model, (0.0, 0))
         held[model] = before[0] + share, before[1] + charge.mib
@@ -77,6 +78,7 @@ class _Namespace:
     measured: float = 0.0
     used: float = 0.0
     used_bytes: int = 0
+    unused: float = 0.0
     idle: float = 0.0
 
     def add(self, held: Mapping[str, tuple[float, int]], size: float) -> None:
@@ -86,11 +88,12 @@ class _Namespace:
             before = self.held.get(model, (0.0, 0))
             self.held[model] = before[0] + share, before[1] + mib
 
-    def measure(self, size: float, use: Use, idle: float) -> None:
+    def measure(self, size: float, use: PodUse, idle: float) -> None:
         if use.cores is not None:
             self.measured += size
             self.used += use.cores
-            self.used_bytes += use.memory_bytes
+            self.used_bytes += use.memory_bytes or 0
+            self.unused += unused(size, use)
             self.idle += size if idle >= _IDLE_SECONDS else 0.0
 
 
@@ -105,23 +108,28 @@ def _show_namespaces(namespaces: Mapping[str, _Namespace]) -> None:
     metrics.NAMESPACE_MEASURED.rows = [((name,), own.measured) for name, own in measured]
     metrics.NAMESPACE_USED.rows = [((name,), own.used) for name, own in measured]
     metrics.NAMESPACE_USED_MEMORY.rows = [((name,), own.used_bytes) for name, own in measured]
+    metrics.NAMESPACE_UNUSED.rows = [((name,), own.unused) for name, own in measured]
     metrics.NAMESPACE_IDLE.rows = [((name,), own.idle) for name, own in measured]
 
 
 def _show_pods(entries: list[Entry], known: _Known, pauses: Pauses) -> Iterator[None]:
     cards, memory = list[_Row](), list[_Row]()
-    used, used_memory, idle = list[_Row](), list[_Row](), list[_Row]()
+    used, used_memory, wasted, idle = list[_Row](), list[_Row](), list[_Row](), list[_Row]()
     for entry in entries:
         held = _held(entry, known.cards(entry.node))
         namespace, _, name = entry.owner.pod.partition("/")
         labels = namespace, entry.node, name
-        cards.append((labels, sum(share for share, _ in held.values())))
+        size = sum(share for share, _ in held.values())
+        cards.append((labels, size))
         memory.append((labels, sum(mib for _, mib in held.values()) * MIB))
         if known.is_fresh(entry.node) and (use := known.use(entry.uid)) is not None:
-            used_memory.append((labels, use.memory_bytes))
+            if use.memory_bytes is not None:
+                used_memory.append((labels, use.memory_bytes))
             if use.cores is not None:
                 used.append((labels, use.cores))
+                wasted.append((labels, unused(size, use)))
                 idle.append((labels, known.idle(entry.uid)))
         yield from pauses()
     metrics.POD_ALLOCATED.rows, metrics.POD_ALLOCATED_MEMORY.rows = cards, memory
-    metrics.POD_USED.rows, metrics.POD_USED_MEMORY.rows, metrics.POD_IDLE.rows = used, used_memory, idle
+    metrics.POD_USED.rows, metrics.POD_USED_MEMORY.rows = used, used_memory
+    metrics.POD_UNUSED.rows, metrics.POD_IDLE.rows = wasted, idle

@@ -27,9 +27,8 @@ from aliquot.reports.pods import pods_report
 from aliquot.reports.queue import queue_report
 from aliquot.reports.quota import quota_report
 from aliquot.reports.reading import Optional
-from aliquot.reports.redaction import redacted
+from aliquot.reports.redaction import redacted, without_secrets
 from aliquot.reports.report import Report
-from aliquot.reports.scheduler_config import without_secrets
 from aliquot.reports.server_config import READ_CONFIG, read_server_config, server_config
 from aliquot.reports.view import view_of
 

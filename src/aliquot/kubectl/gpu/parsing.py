@@ -82,6 +82,12 @@ def common_options() -> argparse.ArgumentParser:
     group.add_argument("--from", dest="archive", default="", metavar="FILE", help="read what `dump` wrote, no cluster")
     group.add_argument("-n", "--namespace", default="", metavar="NAME", help="namespace [default: the context's]")
     group.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
+    group.add_argument(
+        "--quotas",
+        default="",
+        metavar="NAMESPACE/NAME",
+        help="ConfigMap with the quotas, as the server is told [default: kube-system/gpuquota]",
+    )
     group.add_argument("-o", "--output", choices=("json", "yaml", "wide"), default="", help="how to print the result")
     group.add_argument("--no-headers", action="store_true", help="print no titles of columns")
     group.add_argument(

@@ -2,13 +2,13 @@
 
 import argparse
 
+from aliquot.clock import seconds_of
 from aliquot.errors import BadInput
 from aliquot.kubectl.gpu.output import Cell, Style, age, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
 from aliquot.reports.reading import Optional
 from aliquot.reports.report import Report
-from aliquot.reports.view import seconds_of
 
 EPILOG = """examples:
   kubectl gpu pods                       # pods of your namespace that ask for cards

@@ -24,9 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    report = session.report(
-        "queue", QueueReport, lambda view: queue_report(view, session.chosen), Optional.QUOTAS, Optional.MARKS
-    )
+    needs = (Optional.QUOTAS, Optional.MARKS, Optional.LEASES, Optional.WAITING)
+    report = session.report("queue", QueueReport, lambda view: queue_report(view, session.chosen), *needs)
     is_wide = options.output == "wide"
     show(report, options, lambda style: _text(report, session.chosen, style, is_wide=is_wide))
     if not report.pods:

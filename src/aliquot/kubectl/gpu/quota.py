@@ -11,7 +11,8 @@ from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
-from aliquot.reports.reading import Optional, QuotaPlace
+from aliquot.reports.reading import Optional, read_quotas
+from aliquot.reports.view import ClusterView
 
 EPILOG = """examples:
   kubectl gpu quota                                            # the quota of your namespace, and what is used of it
@@ -19,11 +20,11 @@ EPILOG = """examples:
   kubectl gpu quota set research A100 --cards 8 --memory 640Gi # how much of a model a namespace may use
   kubectl gpu quota set research A100 --cards none             # remove a limit
 
-A namespace without any limit is not limited. `set` changes the ConfigMap kube-system/gpuquota (docs/quota.md).
+A namespace without any limit is not limited. `set` changes the ConfigMap kube-system/gpuquota, or the one that --quotas
+names (docs/quota.md).
 """
 
 _TITLES = ("NAMESPACE", "MODEL", "MEASURE", "USED", "LIMIT", "SHARE", "POOLS")
-_PLACE = QuotaPlace()
 _NONE = "none"
 
 
@@ -58,9 +59,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(session: Session, options: argparse.Namespace) -> int:
-    report = session.report(
-        "quota", QuotaReport, lambda view: quota_report(view, session.chosen), Optional.QUOTAS, decides=False
-    )
+    def visible(view: ClusterView) -> QuotaReport:
+        if view.lacks("configmaps"):
+            rule = read_quotas(session.quotas).rule()
+            raise BadInput(f"you may not read the quotas in ConfigMap {session.quotas}; ask for {rule}")
+        return quota_report(view, session.chosen)
+
+    report = session.report("quota", QuotaReport, visible, Optional.QUOTAS, decides=False)
     show(report, options, lambda style: _text(report, style))
     if report.trouble:
         say(f"error: {report.trouble}")
@@ -74,15 +79,15 @@ def _text(report: QuotaReport, style: Style) -> str:
     rows = []
     for entry in report.namespaces:
         for limit in entry.limits:
-            share = limit.used / limit.limit if limit.limit else 1.0
+            share = None if limit.used is None else limit.used / limit.limit if limit.limit else 1.0
             rows.append(
                 [
                     Cell(entry.namespace),
                     Cell(limit.model),
                     Cell(limit.measure),
-                    Cell(f"{limit.used:g}"),
+                    Cell("" if limit.used is None else f"{limit.used:g}"),
                     Cell(str(limit.limit)),
-                    Cell(percent(share), share_color(share), bar=share),
+                    Cell(percent(share), "" if share is None else share_color(share), bar=share),
                     Cell(",".join(entry.pools)),
                 ]
             )
@@ -111,23 +116,25 @@ def _set(session: Session, options: argparse.Namespace) -> int:
     if not limits and pools is None:
         raise BadInput("name at least one of --cards, --memory, --cores and --pools")
 
+    place = session.quotas
+
     async def change(client: Client) -> str:
         try:
-            found = await client.get(CONFIG_MAPS, _PLACE.name, _PLACE.namespace)
+            found = await client.get(CONFIG_MAPS, place.name, place.namespace)
         except NotFound:
             found = None
-        text = (found.data or {}).get(_PLACE.key) if found else None
+        text = (found.data or {}).get(place.key) if found else None
         changed = changed_quotas(text, options.target, limits, pools)
         if options.dry_run:
             return changed
-        data = {"data": {_PLACE.key: changed}}
+        data = {"data": {place.key: changed}}
         if found is not None:
             version = found.metadata.resource_version
-            await client.patch(CONFIG_MAPS, _PLACE.name, data, namespace=_PLACE.namespace, version=version)
+            await client.patch(CONFIG_MAPS, place.name, data, namespace=place.namespace, version=version)
         else:
-            metadata = {"name": _PLACE.name, "namespace": _PLACE.namespace}
+            metadata = {"name": place.name, "namespace": place.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **data}
-            await client.create(CONFIG_MAPS, body, _PLACE.namespace)
+            await client.create(CONFIG_MAPS, body, place.namespace)
         return ""
 
     shown = session.call(change)

@@ -16,7 +16,7 @@ from aliquot.kubectl.gpu.output import say
 from aliquot.reports.archive import read_archive
 from aliquot.reports.asking import access_to, ask
 from aliquot.reports.objects import ClusterObjects
-from aliquot.reports.reading import Optional, read_objects
+from aliquot.reports.reading import Optional, QuotaPlace, read_objects
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView, view_of
 
@@ -34,6 +34,7 @@ class Session:
         if options.all_namespaces and options.namespace:
             raise BadConfig("--all-namespaces and --namespace contradict each other")
         self._archive: str = options.archive
+        self.quotas = QuotaPlace.named(options.quotas)
         self._server: str = getattr(options, "server", "")
         self._server_ca: str = getattr(options, "server_ca", "")
         self._seen: ClusterView | None = None
@@ -107,7 +108,9 @@ class Session:
         return view_of(self.objects(*optional), decides=decides)
 
     async def _read(self, client: Client, optional: Collection[Optional]) -> ClusterObjects:
-        objects = await read_objects(client, time.time(), namespace=self.namespace, optional=optional)
+        objects = await read_objects(
+            client, time.time(), namespace=self.namespace, optional=optional, quotas=self.quotas
+        )
         # by the cluster's clock, because this machine's may be wrong, and then every agent would look silent
         return structs.replace(objects, at=client.server_time or objects.at)
 

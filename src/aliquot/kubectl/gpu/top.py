@@ -20,7 +20,7 @@ from aliquot.kubectl.gpu.output import (
     watts,
 )
 from aliquot.kubectl.gpu.session import Session, add_server_options
-from aliquot.reports.nodes import NodesReport, nodes_report
+from aliquot.reports.nodes import NodesReport, visible_nodes
 from aliquot.reports.pods import PodsReport, pods_report
 from aliquot.reports.reading import Optional
 from aliquot.reports.report import NO_USE
@@ -90,7 +90,7 @@ def _look(session: Session, options: argparse.Namespace, history: "History", *, 
 
 def _report(session: Session, kind: str) -> TopReport:
     if kind == "cards":
-        return top_of_cards(session.report("nodes", NodesReport, nodes_report, Optional.LEASES, decides=False))
+        return top_of_cards(session.report("nodes", NodesReport, visible_nodes, Optional.LEASES, decides=False))
     namespace = session.chosen if kind == "pods" else ""
     pods = session.report("pods", PodsReport, lambda view: pods_report(view, namespace), Optional.LEASES, decides=False)
     return top_of_pods(pods) if kind == "pods" else top_of_namespaces(pods)

@@ -16,7 +16,8 @@ EPILOG = """examples:
   kubectl gpu whatif -f pod.yaml                 # where would this pod go, or why would it wait?
   kubectl gpu whatif -f pod.yaml --replicas 20   # how many of these fit?
 
-Node selectors, CPU, memory and quotas count. Taints and affinities do not: kube-scheduler knows them.
+Pods are judged as `kubectl gpu explain` judges them: by cards, quotas, node selectors and affinities, taints, CPU,
+memory and silent agents. Affinities between pods do not count: only kube-scheduler knows them.
 """
 
 _TITLES = ("POD", "NODE", "CARDS", "MODEL")
@@ -38,7 +39,7 @@ def _replicas(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
     pods = pods_of(_read(options.filename), options.filename, session.namespace, options.replicas)
-    view = session.view(Optional.QUOTAS, Optional.MARKS)
+    view = session.view(Optional.QUOTAS, Optional.MARKS, Optional.LEASES)
     if view.lacks("nodes"):
         raise BadInput(f"you may not list nodes, so it cannot be told where pods would go; ask for {READ_NODES.rule()}")
     report = what_if(view, pods)
@@ -62,7 +63,7 @@ def _text(report: WhatIfReport, style: Style) -> str:
     verdict = f"{report.fits} of {len(report.pods)} fit"
     text += style.painted(verdict, "yellow" if waiting else "green") + "\n"
     if waiting:
-        text += f"{waiting[0].name} would wait: {waiting[0].why}\n"
+        text += f"{waiting[0].name} would wait. {waiting[0].why}\n"
     if report.remedies:
         text += "".join(f"  it fits {remedy}\n" for remedy in report.remedies)
     return text
