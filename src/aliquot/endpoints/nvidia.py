@@ -16,7 +16,14 @@ class NvidiaEndpoint:
     name = "nvidia"
 
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
-        wire = Wire(binds=False, blank_maps=True, untyped=True, names_refused=False, compat=compat)
+        wire = Wire(
+            binds=False,
+            one_node=not compat.every_node,
+            blank_maps=True,
+            untyped=True,
+            names_refused=False,
+            compat=compat,
+        )
         self._extender = Extender(plane, self.name, forwarder, wire)
 
     def routes(self) -> Table:
