@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from aliquot.apiserver.objects import Object, key_of, text_at
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import subresources
-from aliquot.embedded.api.objects import Object, key_of, text_at
 from aliquot.embedded.api.resources import NODES, PODS
 from tests.integration.embedded.kubelet import Kubelet
 from tests.rig import programs

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api.front import Front
+from aliquot.embedded.api.owning_store import OwningStore
 from aliquot.embedded.api.registry import Registry
-from aliquot.embedded.api.store import Store
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fault = Callable[[web.Request, Next], Awaitable[web.StreamResponse]]
@@ -107,7 +107,7 @@ class Behind(Protocol):
     def registry(self) -> Registry: ...
 
     @property
-    def store(self) -> Store: ...
+    def store(self) -> OwningStore: ...
 
     def application(self) -> web.Application: ...
 

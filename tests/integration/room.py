@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from aliquot.apiserver.objects import Object, key_of
 from aliquot.config.server_tree import ServerConfig
 from aliquot.control import ClusterState, Committer, ControlPlane, Leadership
 from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, key_of
 from aliquot.kube import PODS, Client, Informer
 from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Pod
@@ -164,7 +164,7 @@ class Room:
         seen = {(o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in informer.all()}
         return seen == {key_of(held.obj): str(held.revision) for held in self.api.store.snapshot(collection)}
 
-    def _rewrite(self, resource: resources.ServedResource, namespace: str, name: str, change: Any) -> None:
+    def _rewrite(self, resource: resources.WritableResource, namespace: str, name: str, change: Any) -> None:
         self.api.registry.rewrite(resource, namespace, name, change)
 
 

@@ -7,8 +7,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from aliquot.embedded.api.owning_store import OwningStore
 from aliquot.embedded.api.registry import Registry
-from aliquot.embedded.api.store import Store
 from tests.real.apiserver import ApiServer
 from tests.real.by_hand import Asking, RealRegistry, RealStore
 
@@ -24,7 +24,7 @@ class Real:
         self.url = server.url
         self._ask = Asking(server.url)
         self.registry = cast(Registry, RealRegistry(self._ask))
-        self.store = cast(Store, RealStore(self._ask))
+        self.store = cast(OwningStore, RealStore(self._ask))
 
     def close(self) -> None:
         self._ask.close()

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from aliquot.apiserver.eventlog import Stored, encoded
+from aliquot.apiserver.objects import Key, Object
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.eventlog import Stored, encoded
-from aliquot.embedded.api.objects import Key, Object
-from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, POLICIES, POLICY_BINDINGS, ServedResource
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, POLICIES, POLICY_BINDINGS, WritableResource
 from tests.rig.waiting import wait_for
 
 _FIRST_REFUSAL = 400
@@ -73,20 +73,20 @@ class RealRegistry:
     def __init__(self, ask: Asking) -> None:
         self._ask = ask
 
-    def get(self, resource: ServedResource, namespace: str, name: str) -> Stored:
+    def get(self, resource: WritableResource, namespace: str, name: str) -> Stored:
         return _stored(self._ask("GET", _path(resource, namespace, name)))
 
-    def create(self, resource: ServedResource, namespace: str, body: Object) -> Stored:
+    def create(self, resource: WritableResource, namespace: str, body: Object) -> Stored:
         return _stored(self._ask("POST", _path(resource, namespace), _typed(resource, body)))
 
-    def delete(self, resource: ServedResource, namespace: str, name: str, request: DeleteRequest) -> Stored:
+    def delete(self, resource: WritableResource, namespace: str, name: str, request: DeleteRequest) -> Stored:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if request.grace_seconds is not None:
             options["gracePeriodSeconds"] = request.grace_seconds
         return _stored(self._ask("DELETE", _path(resource, namespace, name), options))
 
     def rewrite(
-        self, resource: ServedResource, namespace: str, name: str, change: Callable[[Object], Object]
+        self, resource: WritableResource, namespace: str, name: str, change: Callable[[Object], Object]
     ) -> Stored:
         """The object through its own path, its node through a Binding and its status through the third."""
         before = self.get(resource, namespace, name).obj
@@ -121,12 +121,12 @@ class Broom:
                 self._remove(resource, obj)
         return not left
 
-    def _everything(self) -> Iterator[tuple[ServedResource, Any]]:
+    def _everything(self) -> Iterator[tuple[WritableResource, Any]]:
         for resource in _SWEPT:
             for obj in self._ask("GET", _path(resource))["items"] or ():
                 yield resource, obj
 
-    def _remove(self, resource: ServedResource, obj: Any) -> None:
+    def _remove(self, resource: WritableResource, obj: Any) -> None:
         meta = obj["metadata"]
         path = _path(resource, meta.get("namespace", ""), meta["name"])
         if meta.get("finalizers"):
@@ -145,16 +145,16 @@ _SWEPT = (
 )
 
 
-def _key(resource: ServedResource, obj: Any) -> tuple[str, str, str]:
+def _key(resource: WritableResource, obj: Any) -> tuple[str, str, str]:
     return resource.collection, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def _path(resource: ServedResource, namespace: str = "", name: str = "") -> str:
+def _path(resource: WritableResource, namespace: str = "", name: str = "") -> str:
     where = f"namespaces/{namespace}/" if resource.namespaced and namespace else ""
     return "/".join(filter(None, (resource.prefix, f"{where}{resource.plural}", name)))
 
 
-def _typed(resource: ServedResource, body: Object) -> dict[str, Any]:
+def _typed(resource: WritableResource, body: Object) -> dict[str, Any]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
 

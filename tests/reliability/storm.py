@@ -77,7 +77,7 @@ def add_pods(cluster: EmbeddedCluster, count: int, prefix: str = "load") -> list
 
 
 def verdict(cluster: EmbeddedCluster, names: list[str]) -> list[str]:
-    def objects(resource: resources.ServedResource) -> list[dict[str, Any]]:
+    def objects(resource: resources.WritableResource) -> list[dict[str, Any]]:
         return [stored.obj for stored in cluster.store.snapshot(resource.collection)]
 
     return unplaced(Cluster(objects(resources.PODS), objects(resources.NODES)), names)

@@ -11,17 +11,18 @@ from typing import Any, Self
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from aliquot.apiserver.objects import Now, Object, now
+from aliquot.apiserver.store import LOG_CAPACITY
 from aliquot.clock import Clock
 from aliquot.embedded.api import kubeconfig
 from aliquot.embedded.api.front import Front
 from aliquot.embedded.api.identity import Users
 from aliquot.embedded.api.injection import FaultInjector
 from aliquot.embedded.api.listening import ListeningSocket
-from aliquot.embedded.api.objects import Now, Object, now
+from aliquot.embedded.api.owning_store import OwningStore
 from aliquot.embedded.api.priorities import SYSTEM_CLASSES
 from aliquot.embedded.api.registry import PERMANENT_NAMESPACES, Registry
 from aliquot.embedded.api.resources import NAMESPACES, PRIORITY_CLASSES
-from aliquot.embedded.api.store import LOG_CAPACITY, Store
 from aliquot.embedded.api.subresources import NO_LOGS
 from aliquot.embedded.controllers import Controllers
 
@@ -54,7 +55,7 @@ class EmbeddedCluster:
         controllers: bool = True,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        self.store = Store(log_capacity)
+        self.store = OwningStore(log_capacity)
         self.registry = Registry(self.store, clock, random)
         self.users = Users()
         self._socket = ListeningSocket(host, port)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from aliquot.apiserver.objects import Object, key_of, text_at
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, key_of, text_at
 from aliquot.embedded.api.resources import PODS
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from aliquot.apiserver.objects import timestamp
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
-from aliquot.embedded.api.objects import timestamp
 from tests.fakes import FakeClock, until
 from tests.integration.embedded.conftest import NOW
 

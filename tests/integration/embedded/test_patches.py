@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.apiserver.statuses import BadRequest, StatusError, UnprocessablePatch
 from aliquot.embedded.api.patches import json_patch, merge
-from aliquot.embedded.api.statuses import BadRequest, StatusError, UnprocessablePatch
 from aliquot.embedded.api.strategic import strategic_merge
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, Api, config_map, container, pod
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.embedded.api.ages import age, human
+from aliquot.apiserver.ages import age, human
 from aliquot.embedded.api.pod_table import PODS as POD_TABLE
 from aliquot.embedded.api.pod_table import status_of
 from tests.integration.embedded.client import BUDGETS, CONFIG_MAPS, LEASES, NODES, PODS, TABLE, Api, config_map, pod

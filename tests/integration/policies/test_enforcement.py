@@ -22,7 +22,7 @@ MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 FORGED = Case(Way.PATCH, Outcome.FORGED, {INDEX: "0"}, limits=limits(GPUSHARE))
 
 
-def remove(cluster: EmbeddedCluster, resource: resources.ServedResource, namespace: str, name: str) -> None:
+def remove(cluster: EmbeddedCluster, resource: resources.WritableResource, namespace: str, name: str) -> None:
     cluster.registry.delete(resource, namespace, name, DeleteRequest())
 
 

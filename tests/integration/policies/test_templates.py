@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from aliquot.apiserver.objects import Object
 from aliquot.control.admission import NAMESPACE
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
-from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.patches import merge
 from aliquot.model.admission import FORGERY
 from tests.fakes import FakeClock, until
@@ -24,7 +24,7 @@ async def cluster(clock: FakeClock) -> AsyncIterator[EmbeddedCluster]:
         yield running
 
 
-def owner(resource: resources.ServedResource, annotations: dict[str, str]) -> dict[str, Any]:
+def owner(resource: resources.WritableResource, annotations: dict[str, str]) -> dict[str, Any]:
     limits = {"aliyun.com/gpu-mem": "1"}
     spec: dict[str, Any] = {"containers": [{"name": "main", "image": "none:1", "resources": {"limits": limits}}]}
     template: dict[str, Any] = {"metadata": {"labels": {"app": "forger"}, "annotations": annotations}, "spec": spec}
@@ -51,7 +51,7 @@ OWNERS = [
 
 @pytest.mark.parametrize(("resource", "account"), OWNERS)
 async def test_a_forged_key_in_a_template_is_told_by_an_event(
-    guarded: EmbeddedCluster, resource: resources.ServedResource, account: str
+    guarded: EmbeddedCluster, resource: resources.WritableResource, account: str
 ) -> None:
     made = guarded.registry.create(resource, "default", owner(resource, FORGED)).obj
     await until(lambda: events(guarded))
@@ -66,7 +66,7 @@ async def test_a_forged_key_in_a_template_is_told_by_an_event(
 
 @pytest.mark.parametrize("resource", [owner_kind.values[0] for owner_kind in OWNERS])
 async def test_it_is_tried_again_ever_less_often(
-    guarded: EmbeddedCluster, clock: FakeClock, resource: resources.ServedResource
+    guarded: EmbeddedCluster, clock: FakeClock, resource: resources.WritableResource
 ) -> None:
     guarded.registry.create(resource, "default", owner(resource, FORGED))
     start = clock.monotonic()

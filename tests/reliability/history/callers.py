@@ -6,8 +6,8 @@ from typing import Any
 
 import aiohttp
 
+from aliquot.apiserver.statuses import StatusError
 from aliquot.embedded.api import subresources
-from aliquot.embedded.api.statuses import StatusError
 from tests.reliability.history.kinds import dialect_of
 from tests.reliability.history.machines import Machine
 from tests.reliability.history.witness import Pod, node_of

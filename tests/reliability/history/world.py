@@ -9,11 +9,11 @@ from typing import Any
 
 import aiohttp
 
+from aliquot.apiserver.eventlog import EventType, StoreEvent
+from aliquot.apiserver.statuses import StatusError
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.eventlog import EventType, StoreEvent
-from aliquot.embedded.api.statuses import StatusError
 from tests.reliability.history.clocks import MovedClock
 from tests.reliability.history.figures import WROTE, Figures, Violation
 from tests.reliability.history.gate import Gate

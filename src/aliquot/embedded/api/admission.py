@@ -11,13 +11,13 @@ from typing import Self
 
 import structlog
 
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.statuses import PolicyRefusal
+from aliquot.apiserver.store import Store
 from aliquot.embedded.api import policies, reach
 from aliquot.embedded.api.identity import User, account, user
-from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.policies import PolicyRequest
-from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, ServedResource
-from aliquot.embedded.api.statuses import PolicyRefusal
-from aliquot.embedded.api.store import Store
+from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, WritableResource
 from aliquot.errors import BadRecord
 from aliquot.model.admission import AGENT_REACH, FENCING, FORGERY, PARAMETERS, SERVER_REACH
 
@@ -37,7 +37,7 @@ class AdmissionRequest:
     """A write that is about to be made."""
 
     operation: str
-    resource: ServedResource
+    resource: WritableResource
     part: str = ""
     new: Object | None = None
     old: Object | None = None

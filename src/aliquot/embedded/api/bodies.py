@@ -6,10 +6,10 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest, TooLarge, UnsupportedMediaType
 from aliquot.embedded.api import protobuf
-from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from aliquot.embedded.api.statuses import BadRequest, TooLarge, UnsupportedMediaType
 
 MAX_BYTES = 3 * 1024 * 1024
 

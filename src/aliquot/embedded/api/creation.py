@@ -4,10 +4,10 @@ from datetime import datetime
 from random import Random
 from uuid import UUID
 
+from aliquot.apiserver.objects import Object, text_at, timestamp, with_metadata, without_nulls
+from aliquot.apiserver.statuses import BadRequest, Conflict, Invalid, Unexplained
 from aliquot.embedded.api import shapes
-from aliquot.embedded.api.objects import Object, text_at, timestamp, with_metadata, without_nulls
-from aliquot.embedded.api.resources import ServedResource
-from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, Unexplained
+from aliquot.embedded.api.resources import WritableResource
 from aliquot.embedded.api.validation import metadata_errors
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -15,7 +15,7 @@ _SUFFIX_LENGTH = 5
 _LONGEST_GENERATED_BASE = 63 - _SUFFIX_LENGTH
 
 
-def readable(resource: ServedResource, body: Object, namespace: str) -> Object:
+def readable(resource: WritableResource, body: Object, namespace: str) -> Object:
     """The body as an object of this resource in this namespace. Raises BadRequest."""
     kind, version = body.get("kind"), body.get("apiVersion")
     if kind not in (None, "", resource.kind) or version not in (None, "", resource.api_version):
@@ -26,7 +26,7 @@ def readable(resource: ServedResource, body: Object, namespace: str) -> Object:
     return _placed(resource, obj, namespace)
 
 
-def _placed(resource: ServedResource, obj: Object, namespace: str) -> Object:
+def _placed(resource: WritableResource, obj: Object, namespace: str) -> Object:
     named = text_at(obj, "metadata", "namespace")
     if resource.namespaced and named and named != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -34,7 +34,7 @@ def _placed(resource: ServedResource, obj: Object, namespace: str) -> Object:
     return with_metadata(typed, namespace=namespace or None, selfLink=None)
 
 
-def new_object(resource: ServedResource, obj: Object, at: datetime, random: Random) -> Object:
+def new_object(resource: WritableResource, obj: Object, at: datetime, random: Random) -> Object:
     """The object as it is first stored. Raises Invalid, BadRequest, Unexplained."""
     if text_at(obj, "metadata", "resourceVersion"):
         raise Unexplained("resourceVersion should not be set on objects to be created")
@@ -47,7 +47,7 @@ def new_object(resource: ServedResource, obj: Object, at: datetime, random: Rand
     return strategy.on_create(complete)
 
 
-def _with_identity(resource: ServedResource, obj: Object, at: datetime, random: Random) -> Object:
+def _with_identity(resource: WritableResource, obj: Object, at: datetime, random: Random) -> Object:
     return with_metadata(
         obj,
         name=_name(obj, random),
@@ -67,7 +67,7 @@ def _name(obj: Object, random: Random) -> str | None:
     return base[:_LONGEST_GENERATED_BASE] + suffix
 
 
-def refuse_other_uid(resource: ServedResource, current: Object, uid: str) -> None:
+def refuse_other_uid(resource: WritableResource, current: Object, uid: str) -> None:
     """Raises Conflict if the object's UID is not the expected one."""
     present = text_at(current, "metadata", "uid")
     if uid and uid != present:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from aliquot.embedded.api.objects import Object, dig, timestamp, with_metadata
-from aliquot.embedded.api.resources import ServedResource
+from aliquot.apiserver.objects import Object, dig, timestamp, with_metadata
+from aliquot.embedded.api.resources import WritableResource
 
 
 class Propagation(StrEnum):
@@ -32,7 +32,7 @@ def is_over(obj: Object) -> bool:
     return being_deleted and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
 
 
-def marked(resource: ServedResource, obj: Object, asked: int | None, at: datetime) -> Object:
+def marked(resource: WritableResource, obj: Object, asked: int | None, at: datetime) -> Object:
     """The object marked for deletion; unchanged if an earlier request ends no later."""
     grace = resource.strategy.grace(obj, asked)
     earlier = dig(obj, "metadata", "deletionGracePeriodSeconds")

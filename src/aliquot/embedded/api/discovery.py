@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from functools import cache
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.resources import RESOURCES, ServedResource, Subresource
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.resources import ServedResource, Subresource
+from aliquot.embedded.api.resources import RESOURCES
 
 KUBERNETES_MINOR = 37
 

@@ -2,8 +2,9 @@
 
 from aiohttp import web
 
+from aliquot.apiserver.answers import encode
+from aliquot.apiserver.media import JSON
 from aliquot.embedded.api import discovery, openapi
-from aliquot.embedded.api.answers import JSON, encode
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 

@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest, Invalid, StatusError, invalid, unsupported
 from aliquot.embedded.api.patches import Patch
-from aliquot.embedded.api.resources import ServedResource
+from aliquot.embedded.api.resources import WritableResource
 from aliquot.embedded.api.schema.table import message_of
 from aliquot.embedded.api.schema.unknown import unknown_fields, without_unknown
-from aliquot.embedded.api.statuses import BadRequest, Invalid, StatusError, invalid, unsupported
 
 Directive = Literal["Strict", "Warn", "Ignore"]
 
@@ -21,7 +21,7 @@ Directive = Literal["Strict", "Warn", "Ignore"]
 class FieldValidation:
     """The field validation of one request."""
 
-    def __init__(self, resource: ServedResource, query: Mapping[str, str], warn: Callable[[str], None]) -> None:
+    def __init__(self, resource: WritableResource, query: Mapping[str, str], warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._resource = resource
         self._directive = _directive(query)

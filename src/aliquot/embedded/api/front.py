@@ -5,14 +5,14 @@ from collections.abc import Callable
 import structlog
 from aiohttp import web
 
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest, StatusError
 from aliquot.embedded.api import bodies
 from aliquot.embedded.api.admission import Admission
 from aliquot.embedded.api.identity import Users
-from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.rights import Rights
 from aliquot.embedded.api.server import RequestHandler, refusal
-from aliquot.embedded.api.statuses import BadRequest, StatusError
 
 _log = structlog.get_logger()
 

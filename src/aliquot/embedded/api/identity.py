@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from multidict import CIMultiDictProxy
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import Forbidden, Unauthorized
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import Forbidden, Unauthorized
 from aliquot.model.admission import NODE_OF_TOKEN
 
 MASTERS = "system:masters"

@@ -8,13 +8,14 @@ from random import Random
 
 from aiohttp import web
 
+from aliquot.apiserver import lists
+from aliquot.apiserver.statuses import Busy, Conflict, StatusError
 from aliquot.clock import Clock, SystemClock, came
-from aliquot.embedded.api import lists, routes
+from aliquot.embedded.api import routes
 from aliquot.embedded.api.faults import Faults, FaultTarget, Reaction
 from aliquot.embedded.api.listening import ListeningSocket
 from aliquot.embedded.api.routes import Target
 from aliquot.embedded.api.server import refusal
-from aliquot.embedded.api.statuses import Busy, Conflict, StatusError
 from aliquot.embedded.api.updates import STALE
 
 _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from aliquot.embedded.api.objects import Object
+from aliquot.apiserver.objects import Object
 
 NAME = "aliquot"
 

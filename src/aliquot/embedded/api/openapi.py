@@ -5,8 +5,8 @@ kubectl looks for the `fieldValidation` parameter of PATCH. If it finds it, it l
 
 from functools import cache
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.resources import RESOURCES, ServedResource
+from aliquot.apiserver.objects import Object
+from aliquot.embedded.api.resources import RESOURCES, WritableResource
 
 _ROOT = "/openapi/v3"
 _INFO: Object = {"title": "Aliquot's embedded Kubernetes API", "version": "v1"}
@@ -39,12 +39,12 @@ def _group_document(prefix: str) -> Object:
     }
 
 
-def _path(resource: ServedResource) -> str:
+def _path(resource: WritableResource) -> str:
     scope = "/namespaces/{namespace}" if resource.namespaced else ""
     return f"{resource.prefix}{scope}/{resource.plural}/{{name}}"
 
 
-def _operation(resource: ServedResource) -> Object:
+def _operation(resource: WritableResource) -> Object:
     return {
         "operationId": f"patch{resource.kind}",
         "parameters": [_FIELD_VALIDATION],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from aliquot.embedded.api.objects import Key, Object, dig, text_at, with_metadata
+from aliquot.apiserver.objects import Key, Object, dig, text_at, with_metadata
 
 Place: TypeAlias = tuple[str, Key]
 """A collection and a key in it."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import BadRequest, UnprocessablePatch
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest, UnprocessablePatch
 from aliquot.embedded.api.strategic import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"

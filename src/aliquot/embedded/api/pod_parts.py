@@ -1,7 +1,7 @@
 """The parts of a pod with a subresource of their own. Such a write changes no metadata."""
 
-from aliquot.embedded.api.objects import Object, text_at
-from aliquot.embedded.api.statuses import Invalid, forbidden
+from aliquot.apiserver.objects import Object, text_at
+from aliquot.apiserver.statuses import Invalid, forbidden
 
 PARTS = ("ephemeralcontainers", "resize")
 INTO_A_CONTAINER = ("attach", "exec", "portforward")

@@ -3,8 +3,8 @@
 import re
 from fractions import Fraction
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import BadRequest, FieldError, invalid, required
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest, FieldError, invalid, required
 from aliquot.errors import BadQuantity
 from aliquot.model import quantity
 

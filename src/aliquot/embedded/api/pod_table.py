@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from aliquot.embedded.api.ages import age
-from aliquot.embedded.api.objects import Object, dig, text_at
-from aliquot.embedded.api.tables import AGE, NAME, Cells, Column, TableFormat, age_of, name_of
+from aliquot.apiserver.ages import age
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.tables import AGE, NAME, Cells, Column, TableFormat, age_of, name_of
 
 _NONE = "<none>"
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from aliquot.apiserver.objects import Object, dig
+from aliquot.apiserver.statuses import FieldError, duplicate, forbidden, invalid, required, unsupported
 from aliquot.embedded.api import shapes
-from aliquot.embedded.api.objects import Object, dig
 from aliquot.embedded.api.pod_resources import canonical_resources, quality_of_service, resource_errors
-from aliquot.embedded.api.statuses import FieldError, duplicate, forbidden, invalid, required, unsupported
 from aliquot.embedded.api.strategy import Strategy
 from aliquot.embedded.api.validation import is_label_name
 

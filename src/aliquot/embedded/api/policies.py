@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from aliquot.embedded.api.objects import Object, dig, key_of, text_at
+from aliquot.apiserver.objects import Object, dig, key_of, text_at
 from aliquot.errors import BadRecord
 from aliquot.model.admission import EPOCH_KEY, OUR_LIST
 from aliquot.model.records import EPOCH

@@ -1,9 +1,9 @@
 """PriorityClasses: from a pod's class to its priority."""
 
-from aliquot.embedded.api.objects import Object, dig, text_at
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.statuses import Forbidden
+from aliquot.apiserver.store import Store
 from aliquot.embedded.api.resources import PODS, PRIORITY_CLASSES
-from aliquot.embedded.api.statuses import Forbidden
-from aliquot.embedded.api.store import Store
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """The classes of every cluster."""

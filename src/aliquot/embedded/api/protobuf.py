@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object, timestamp
+from aliquot.apiserver.objects import Object, timestamp
+from aliquot.apiserver.statuses import BadRequest, UnsupportedMediaType
 from aliquot.embedded.api.schema.table import MESSAGES, Cardinality, Field, Message, message_of
-from aliquot.embedded.api.statuses import BadRequest, UnsupportedMediaType
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 

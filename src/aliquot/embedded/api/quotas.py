@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object, dig, text_at
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.statuses import Forbidden
+from aliquot.apiserver.store import Store
 from aliquot.embedded.api.resources import PODS, RESOURCE_QUOTAS
-from aliquot.embedded.api.statuses import Forbidden
-from aliquot.embedded.api.store import Store
 from aliquot.model import Pod
 from aliquot.model.charge import peak
 from aliquot.model.quantity import milli

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from aliquot.embedded.api.objects import Object, dig, key_of, text_at
+from aliquot.apiserver.objects import Object, dig, key_of, text_at
 from aliquot.embedded.api.policies import PolicyRequest, is_like
 from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.records import NODE_LEASES

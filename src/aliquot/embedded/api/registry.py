@@ -11,18 +11,18 @@ from typing import Self
 
 import structlog
 
+from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.objects import Key, Now, Object, key_of, now, text_at, with_metadata
+from aliquot.apiserver.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, PolicyRefusal
 from aliquot.embedded.api import deletion, ownership
 from aliquot.embedded.api.admission import Admission, AdmissionRequest
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest, Propagation
-from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Key, Now, Object, key_of, now, text_at, with_metadata
+from aliquot.embedded.api.owning_store import OwningStore
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.priorities import prioritized
 from aliquot.embedded.api.quotas import refuse_beyond_quota
-from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, ServedResource
-from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, PolicyRefusal
-from aliquot.embedded.api.store import Store
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, WritableResource
 from aliquot.embedded.api.updates import STALE, refuse_unconditional, successor
 
 _log = structlog.get_logger()
@@ -33,7 +33,7 @@ PERMANENT_NAMESPACES = ("default", "kube-public", "kube-system")
 class Registry:
     """Creates, reads, updates and deletes objects by the API's rules."""
 
-    def __init__(self, store: Store, clock: Now = now, random: Random | None = None) -> None:
+    def __init__(self, store: OwningStore, clock: Now = now, random: Random | None = None) -> None:
         self.store = store
         self.clock = clock
         self._random = random or Random()
@@ -46,13 +46,13 @@ class Registry:
         theirs.admit = admit
         return theirs
 
-    def get(self, resource: ServedResource, namespace: str, name: str) -> Stored:
+    def get(self, resource: WritableResource, namespace: str, name: str) -> Stored:
         stored = self.store.get(resource.collection, (namespace, name))
         if stored is None:
             raise NotFound(resource.group, resource.plural, name)
         return stored
 
-    def create(self, resource: ServedResource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
+    def create(self, resource: WritableResource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
         obj = readable(resource, body, namespace)
         self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
         if resource is PODS:
@@ -67,7 +67,7 @@ class Registry:
 
     def replace(
         self,
-        resource: ServedResource,
+        resource: WritableResource,
         namespace: str,
         name: str,
         body: Object,
@@ -88,7 +88,7 @@ class Registry:
 
     def patch(
         self,
-        resource: ServedResource,
+        resource: WritableResource,
         namespace: str,
         name: str,
         patch: Patch,
@@ -102,7 +102,7 @@ class Registry:
 
     def rewrite(
         self,
-        resource: ServedResource,
+        resource: WritableResource,
         namespace: str,
         name: str,
         change: Callable[[Object], Object],
@@ -113,7 +113,7 @@ class Registry:
         current = self.get(resource, namespace, name)
         return self._succeed(resource, current, change(current.obj), dry_run)
 
-    def delete(self, resource: ServedResource, namespace: str, name: str, request: DeleteRequest) -> Stored:
+    def delete(self, resource: WritableResource, namespace: str, name: str, request: DeleteRequest) -> Stored:
         """Delete an object. Returns its last state, removed or terminating."""
         current = self.get(resource, namespace, name)
         refuse_other_uid(resource, current.obj, request.uid)
@@ -133,7 +133,7 @@ class Registry:
 
     def _update(
         self,
-        resource: ServedResource,
+        resource: WritableResource,
         current: Stored,
         proposed: Object,
         part: str,
@@ -143,10 +143,10 @@ class Registry:
         self.admit(AdmissionRequest("UPDATE", resource, part, new, current.obj))
         return self._succeed(resource, current, new, dry_run)
 
-    def _may_create(self, resource: ServedResource, part: str) -> bool:
+    def _may_create(self, resource: WritableResource, part: str) -> bool:
         return resource.strategy.created_by_update and not part
 
-    def _refuse_unknown_namespace(self, resource: ServedResource, namespace: str, name: str) -> None:
+    def _refuse_unknown_namespace(self, resource: WritableResource, namespace: str, name: str) -> None:
         if not resource.namespaced:
             return
         held = self.get(NAMESPACES, "", namespace)
@@ -154,17 +154,17 @@ class Registry:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise Forbidden(resource.group, resource.plural, name, why)
 
-    def _succeed(self, resource: ServedResource, current: Stored, new: Object, dry_run: bool) -> Stored:
+    def _succeed(self, resource: WritableResource, current: Stored, new: Object, dry_run: bool) -> Stored:
         if deletion.is_over(new) and resource is not NAMESPACES:
             return self._remove(resource, current, new, dry_run)
         if new == current.obj:
             return current
         return self._write(resource, new, dry_run)
 
-    def _write(self, resource: ServedResource, obj: Object, dry_run: bool) -> Stored:
+    def _write(self, resource: WritableResource, obj: Object, dry_run: bool) -> Stored:
         return self.store.preview(obj) if dry_run else self.store.put(resource.collection, obj)
 
-    def _remove(self, resource: ServedResource, current: Stored, final: Object, dry_run: bool) -> Stored:
+    def _remove(self, resource: WritableResource, current: Stored, final: Object, dry_run: bool) -> Stored:
         if dry_run:
             return self.store.preview(final)
         removed = self.store.remove(resource.collection, key_of(current.obj))
@@ -174,7 +174,7 @@ class Registry:
         return removed
 
     def _delete_with_dependents(
-        self, resource: ServedResource, current: Stored, marked: Object, how: Propagation
+        self, resource: WritableResource, current: Stored, marked: Object, how: Propagation
     ) -> Stored:
         uid = text_at(current.obj, "metadata", "uid")
         dependents = list(self.store.dependents(uid))

@@ -6,6 +6,7 @@ are not served.
 
 from dataclasses import dataclass, replace
 
+from aliquot.apiserver.resources import VERBS, ServedResource, Subresource
 from aliquot.embedded.api import (
     other_tables,
     pod_parts,
@@ -16,57 +17,13 @@ from aliquot.embedded.api import (
     workloads,
 )
 from aliquot.embedded.api.strategy import PLAIN, Strategy
-from aliquot.embedded.api.tables import GENERIC, TableFormat
-
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True)
-class Subresource:
-    """A subresource. `of` is the kind of its bodies if it is not the resource's own."""
+class WritableResource(ServedResource):
+    """A resource that clients may change, by the rules of its strategy."""
 
-    name: str
-    verbs: tuple[str, ...]
-    of: tuple[str, str, str] | None = None
-    """Group, version and kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServedResource:
-    plural: str
-    kind: str
-    group: str = ""
-    version: str = "v1"
-    namespaced: bool = True
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    verbs: tuple[str, ...] = VERBS
-    subresources: tuple[Subresource, ...] = ()
-    fields: tuple[str, ...] = ()
-    """Fields for field selectors, besides `metadata.name` and `metadata.namespace`."""
-    table: TableFormat = GENERIC
     strategy: Strategy = PLAIN
-
-    @property
-    def singular(self) -> str:
-        return self.kind.lower()
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def collection(self) -> str:
-        """The store's name for these objects."""
-        return ".".join(filter(None, (self.plural, self.group)))
-
-    @property
-    def prefix(self) -> str:
-        """The path prefix of the group and version."""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-
-    def subresource(self, name: str) -> Subresource | None:
-        return next((sub for sub in self.subresources if sub.name == name), None)
 
 
 _STATUS = Subresource("status", ("get", "patch", "update"))
@@ -80,7 +37,7 @@ _EVENT_FIELDS = (
     "type",
 )
 
-PODS = ServedResource(
+PODS = WritableResource(
     "pods",
     "Pod",
     short_names=("po",),
@@ -105,7 +62,7 @@ PODS = ServedResource(
     table=pod_table.PODS,
     strategy=pods.STRATEGY,
 )
-NAMESPACES = ServedResource(
+NAMESPACES = WritableResource(
     "namespaces",
     "Namespace",
     namespaced=False,
@@ -116,15 +73,15 @@ NAMESPACES = ServedResource(
     table=other_tables.NAMESPACES,
     strategy=strategies.NAMESPACE,
 )
-BINDINGS = ServedResource("bindings", "Binding", verbs=("create",))
-CONFIG_MAPS = ServedResource(
+BINDINGS = WritableResource("bindings", "Binding", verbs=("create",))
+CONFIG_MAPS = WritableResource(
     "configmaps",
     "ConfigMap",
     short_names=("cm",),
     table=other_tables.CONFIG_MAPS,
     strategy=strategies.CONFIG_MAP,
 )
-EVENTS = ServedResource(
+EVENTS = WritableResource(
     "events",
     "Event",
     short_names=("ev",),
@@ -132,7 +89,7 @@ EVENTS = ServedResource(
     table=other_tables.EVENTS,
     strategy=strategies.EVENT,
 )
-NODES = ServedResource(
+NODES = WritableResource(
     "nodes",
     "Node",
     namespaced=False,
@@ -142,18 +99,18 @@ NODES = ServedResource(
     table=other_tables.NODES,
     strategy=strategies.NODE,
 )
-CLAIMS = ServedResource(
+CLAIMS = WritableResource(
     "persistentvolumeclaims",
     "PersistentVolumeClaim",
     short_names=("pvc",),
     subresources=(_STATUS,),
     strategy=strategies.CLAIM,
 )
-SECRETS = ServedResource("secrets", "Secret", fields=("type",), strategy=strategies.SECRET)
-SERVICE_ACCOUNTS = ServedResource(
+SECRETS = WritableResource("secrets", "Secret", fields=("type",), strategy=strategies.SECRET)
+SERVICE_ACCOUNTS = WritableResource(
     "serviceaccounts", "ServiceAccount", short_names=("sa",), strategy=strategies.SERVICE_ACCOUNT
 )
-SERVICES = ServedResource(
+SERVICES = WritableResource(
     "services",
     "Service",
     short_names=("svc",),
@@ -161,17 +118,17 @@ SERVICES = ServedResource(
     subresources=(_STATUS,),
     strategy=strategies.SERVICE,
 )
-ACCESS_REVIEWS = ServedResource(
+ACCESS_REVIEWS = WritableResource(
     "selfsubjectaccessreviews",
     "SelfSubjectAccessReview",
     "authorization.k8s.io",
     namespaced=False,
     verbs=("create",),
 )
-SELF_REVIEWS = ServedResource(
+SELF_REVIEWS = WritableResource(
     "selfsubjectreviews", "SelfSubjectReview", "authentication.k8s.io", namespaced=False, verbs=("create",)
 )
-RESOURCE_QUOTAS = ServedResource(
+RESOURCE_QUOTAS = WritableResource(
     "resourcequotas",
     "ResourceQuota",
     short_names=("quota",),
@@ -179,7 +136,7 @@ RESOURCE_QUOTAS = ServedResource(
     table=other_tables.RESOURCE_QUOTAS,
     strategy=strategies.RESOURCE_QUOTA,
 )
-PRIORITY_CLASSES = ServedResource(
+PRIORITY_CLASSES = WritableResource(
     "priorityclasses",
     "PriorityClass",
     "scheduling.k8s.io",
@@ -189,13 +146,13 @@ PRIORITY_CLASSES = ServedResource(
     strategy=strategies.PRIORITY_CLASS,
 )
 _ROLES = "rbac.authorization.k8s.io"
-ROLES = ServedResource("roles", "Role", _ROLES, strategy=strategies.ROLE)
-ROLE_BINDINGS = ServedResource("rolebindings", "RoleBinding", _ROLES, strategy=strategies.ROLE_BINDING)
-CLUSTER_ROLES = ServedResource("clusterroles", "ClusterRole", _ROLES, namespaced=False, strategy=strategies.ROLE)
-CLUSTER_ROLE_BINDINGS = ServedResource(
+ROLES = WritableResource("roles", "Role", _ROLES, strategy=strategies.ROLE)
+ROLE_BINDINGS = WritableResource("rolebindings", "RoleBinding", _ROLES, strategy=strategies.ROLE_BINDING)
+CLUSTER_ROLES = WritableResource("clusterroles", "ClusterRole", _ROLES, namespaced=False, strategy=strategies.ROLE)
+CLUSTER_ROLE_BINDINGS = WritableResource(
     "clusterrolebindings", "ClusterRoleBinding", _ROLES, namespaced=False, strategy=strategies.ROLE_BINDING
 )
-POLICIES = ServedResource(
+POLICIES = WritableResource(
     "validatingadmissionpolicies",
     "ValidatingAdmissionPolicy",
     "admissionregistration.k8s.io",
@@ -209,17 +166,17 @@ POLICY_BINDINGS = replace(
     strategy=strategies.POLICY_BINDING,
 )
 OTHERS_ACCESS_REVIEWS = replace(ACCESS_REVIEWS, plural="subjectaccessreviews", kind="SubjectAccessReview")
-TOKEN_REVIEWS = ServedResource(
+TOKEN_REVIEWS = WritableResource(
     "tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False, verbs=("create",)
 )
-LEASES = ServedResource(
+LEASES = WritableResource(
     "leases",
     "Lease",
     "coordination.k8s.io",
     table=other_tables.LEASES,
     strategy=strategies.LEASE,
 )
-BUDGETS = ServedResource(
+BUDGETS = WritableResource(
     "poddisruptionbudgets",
     "PodDisruptionBudget",
     "policy",
@@ -229,7 +186,7 @@ BUDGETS = ServedResource(
     strategy=strategies.BUDGET,
 )
 _SCALE = Subresource("scale", ("get", "patch", "update"), ("autoscaling", "v1", "Scale"))
-DEPLOYMENTS = ServedResource(
+DEPLOYMENTS = WritableResource(
     "deployments",
     "Deployment",
     "apps",
@@ -239,7 +196,7 @@ DEPLOYMENTS = ServedResource(
     table=workload_tables.DEPLOYMENTS,
     strategy=workloads.DEPLOYMENT,
 )
-REPLICA_SETS = ServedResource(
+REPLICA_SETS = WritableResource(
     "replicasets",
     "ReplicaSet",
     "apps",
@@ -250,7 +207,7 @@ REPLICA_SETS = ServedResource(
     table=workload_tables.REPLICA_SETS,
     strategy=workloads.REPLICA_SET,
 )
-STATEFUL_SETS = ServedResource(
+STATEFUL_SETS = WritableResource(
     "statefulsets",
     "StatefulSet",
     "apps",
@@ -260,7 +217,7 @@ STATEFUL_SETS = ServedResource(
     table=workload_tables.STATEFUL_SETS,
     strategy=workloads.STATEFUL_SET,
 )
-JOBS = ServedResource(
+JOBS = WritableResource(
     "jobs",
     "Job",
     "batch",
@@ -305,5 +262,5 @@ BY_PATH = {(resource.group, resource.version, resource.plural): resource for res
 BY_COLLECTION = {resource.collection: resource for resource in RESOURCES}
 
 
-def find(plural: str, group: str = "", version: str = "v1") -> ServedResource | None:
+def find(plural: str, group: str = "", version: str = "v1") -> WritableResource | None:
     return BY_PATH.get((group, version, plural))

@@ -1,7 +1,7 @@
 """Answers access, token and self reviews."""
 
+from aliquot.apiserver.objects import Object, dig, text_at
 from aliquot.embedded.api.identity import User, Users, user
-from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.rights import Action, Rights
 
 _FIELDS = ("verb", "resource", "group", "subresource", "namespace", "name")

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.statuses import Forbidden
+from aliquot.apiserver.store import Store
 from aliquot.embedded.api.identity import MASTERS, User, Users, account
-from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from aliquot.embedded.api.statuses import Forbidden
-from aliquot.embedded.api.store import Store
 
 _ALL = "*"
 _ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectreviews")

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from aliquot.embedded.api.resources import ServedResource, find
+from aliquot.embedded.api.resources import WritableResource, find
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    resource: ServedResource
+    resource: WritableResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -36,7 +36,7 @@ def _below(group: str, version: str, rest: list[str]) -> Target | None:
     return Target(resource, namespace, name, subresource)
 
 
-def _fits(resource: ServedResource, namespace: str, name: str, subresource: str) -> bool:
+def _fits(resource: WritableResource, namespace: str, name: str, subresource: str) -> bool:
     if subresource and resource.subresource(subresource) is None:
         return False
     if not resource.namespaced:

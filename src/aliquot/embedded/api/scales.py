@@ -1,12 +1,12 @@
 """The scale subresource of workloads."""
 
+from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.objects import Object, dig, without_nulls
+from aliquot.apiserver.statuses import BadRequest
 from aliquot.embedded.api import shapes
-from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Object, dig, without_nulls
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.routes import Target
-from aliquot.embedded.api.statuses import BadRequest
 from aliquot.embedded.api.workload_tables import selector_text
 
 _API_VERSION, _KIND = "autoscaling/v1", "Scale"

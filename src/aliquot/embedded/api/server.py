@@ -5,27 +5,29 @@ from contextlib import aclosing, suppress
 
 from aiohttp import web
 
-from aliquot.embedded.api import bodies, documents, lists, reviews, routes, scales, shapes, subresources
-from aliquot.embedded.api.answers import JSON, Presenter, encode, wants_table
-from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.field_validation import FieldValidation
-from aliquot.embedded.api.identity import User, Users
-from aliquot.embedded.api.objects import Object, dig, key_of, without_nulls
-from aliquot.embedded.api.patches import MERGE_PATCH, patch_of
-from aliquot.embedded.api.pod_parts import INTO_A_CONTAINER
-from aliquot.embedded.api.registry import Registry
-from aliquot.embedded.api.resources import NAMESPACES
-from aliquot.embedded.api.rights import Action, Rights
-from aliquot.embedded.api.routes import Target
-from aliquot.embedded.api.statuses import (
+from aliquot.apiserver import lists
+from aliquot.apiserver.answers import Presenter, encode
+from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.media import JSON, Form, accepted_form
+from aliquot.apiserver.objects import Object, dig, key_of, without_nulls
+from aliquot.apiserver.statuses import (
     Invalid,
     MethodNotAllowed,
     NoSuchPath,
     StatusError,
     unsupported,
 )
-from aliquot.embedded.api.watching import Watch, options_of
+from aliquot.apiserver.watching import Watch, options_of
+from aliquot.embedded.api import bodies, documents, reviews, routes, scales, shapes, subresources
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.field_validation import FieldValidation
+from aliquot.embedded.api.identity import User, Users
+from aliquot.embedded.api.patches import MERGE_PATCH, patch_of
+from aliquot.embedded.api.pod_parts import INTO_A_CONTAINER
+from aliquot.embedded.api.registry import Registry
+from aliquot.embedded.api.resources import NAMESPACES
+from aliquot.embedded.api.rights import Action, Rights
+from aliquot.embedded.api.routes import Target
 
 
 class RequestHandler:
@@ -125,7 +127,7 @@ class RequestHandler:
     def _presenter(self, request: web.Request, target: Target) -> Presenter:
         return Presenter(
             target.resource,
-            as_table=wants_table(request.headers.get("Accept", "")),
+            form=accepted_form(request.headers.get("Accept", ""), is_list=not target.name) or Form.OBJECT,
             include=request.query.get("includeObject", ""),
             clock=self._registry.clock,
         )

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import BadRequest
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest
 
 ShapeT = TypeVar("ShapeT", bound=msgspec.Struct)
 _Strings = dict[str, str] | None

@@ -6,8 +6,8 @@ everything that we serve.
 
 from typing import Any
 
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import BadRequest
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import BadRequest
 
 _MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "addresses": ("type",),

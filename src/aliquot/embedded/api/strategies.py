@@ -3,10 +3,10 @@ budgets, quotas, priority classes."""
 
 from base64 import b64encode
 
+from aliquot.apiserver.objects import Object, dig
+from aliquot.apiserver.statuses import FieldError, forbidden
 from aliquot.embedded.api import policy_shapes, shapes
-from aliquot.embedded.api.objects import Object, dig
 from aliquot.embedded.api.pod_resources import amount_errors, limit_errors
-from aliquot.embedded.api.statuses import FieldError, forbidden
 from aliquot.embedded.api.strategy import Strategy
 
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"

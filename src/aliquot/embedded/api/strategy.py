@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from aliquot.apiserver.objects import Object
+from aliquot.apiserver.statuses import FieldError
 from aliquot.embedded.api import shapes
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import FieldError
 
 
 def _unchanged(obj: Object) -> Object:

@@ -3,15 +3,9 @@
 from collections.abc import Mapping
 from typing import NoReturn
 
-from aliquot.embedded.api import shapes
-from aliquot.embedded.api.admission import AdmissionRequest
-from aliquot.embedded.api.creation import refuse_other_uid
-from aliquot.embedded.api.deletion import DeleteRequest, Propagation
-from aliquot.embedded.api.lists import number
-from aliquot.embedded.api.objects import Object, dig, text_at, timestamp, with_condition, with_metadata, without_nulls
-from aliquot.embedded.api.registry import Registry
-from aliquot.embedded.api.resources import BINDINGS, PODS
-from aliquot.embedded.api.statuses import (
+from aliquot.apiserver.lists import number
+from aliquot.apiserver.objects import Object, dig, text_at, timestamp, with_condition, with_metadata, without_nulls
+from aliquot.apiserver.statuses import (
     BadRequest,
     Conflict,
     Invalid,
@@ -20,6 +14,12 @@ from aliquot.embedded.api.statuses import (
     required,
     unsupported,
 )
+from aliquot.embedded.api import shapes
+from aliquot.embedded.api.admission import AdmissionRequest
+from aliquot.embedded.api.creation import refuse_other_uid
+from aliquot.embedded.api.deletion import DeleteRequest, Propagation
+from aliquot.embedded.api.registry import Registry
+from aliquot.embedded.api.resources import BINDINGS, PODS
 from aliquot.embedded.api.updates import STALE
 
 CREATED: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -1,9 +1,9 @@
 """Updates: what is kept of the stored object, and what is refused."""
 
+from aliquot.apiserver.objects import Object, dig, text_at, with_metadata, without_nulls
+from aliquot.apiserver.statuses import BadRequest, Conflict, Invalid, invalid
 from aliquot.embedded.api import pod_parts, shapes
-from aliquot.embedded.api.objects import Object, dig, text_at, with_metadata, without_nulls
-from aliquot.embedded.api.resources import ServedResource
-from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, invalid
+from aliquot.embedded.api.resources import WritableResource
 from aliquot.embedded.api.validation import metadata_errors, metadata_update_errors
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
@@ -11,7 +11,7 @@ STALE = "the object has been modified; please apply your changes to the latest v
 _SYSTEM_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
-def successor(resource: ServedResource, current: Object, proposed: Object, part: str) -> Object:
+def successor(resource: WritableResource, current: Object, proposed: Object, part: str) -> Object:
     """The object after the update; equal to `current` if nothing changes. `part` is "", "status" or another
     subresource.
 
@@ -27,7 +27,7 @@ def successor(resource: ServedResource, current: Object, proposed: Object, part:
     return _with_generation(resource, current, _with_system_metadata(current, complete))
 
 
-def refuse_unconditional(resource: ServedResource, proposed: Object) -> None:
+def refuse_unconditional(resource: WritableResource, proposed: Object) -> None:
     if resource.strategy.needs_revision and not text_at(proposed, "metadata", "resourceVersion"):
         error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise Invalid(resource.group, resource.kind, text_at(proposed, "metadata", "name"), [error])
@@ -40,13 +40,13 @@ def _refuse_renaming(current: Object, proposed: Object) -> None:
             raise BadRequest(f"the {field} of the object ({asked}) does not match the one in the URL ({present})")
 
 
-def _refuse_stale(resource: ServedResource, current: Object, proposed: Object) -> None:
+def _refuse_stale(resource: WritableResource, current: Object, proposed: Object) -> None:
     based_on = text_at(proposed, "metadata", "resourceVersion")
     if based_on and based_on != text_at(current, "metadata", "resourceVersion"):
         raise Conflict(resource.group, resource.plural, text_at(current, "metadata", "name"), STALE)
 
 
-def _with_kept_parts(resource: ServedResource, current: Object, proposed: Object, part: str) -> Object:
+def _with_kept_parts(resource: WritableResource, current: Object, proposed: Object, part: str) -> Object:
     """Only the status subresource changes the status, and it changes nothing else but metadata."""
     if part in pod_parts.PARTS:
         return pod_parts.with_part(current, proposed, part)
@@ -62,7 +62,7 @@ def _with_kept_parts(resource: ServedResource, current: Object, proposed: Object
     return typed
 
 
-def _refuse_errors(resource: ServedResource, current: Object, complete: Object, part: str) -> None:
+def _refuse_errors(resource: WritableResource, current: Object, complete: Object, part: str) -> None:
     named = with_metadata(complete, name=text_at(current, "metadata", "name"))
     strategy = resource.strategy
     errors = [
@@ -81,7 +81,7 @@ def _with_system_metadata(current: Object, complete: Object) -> Object:
     return with_metadata(complete, **identity, **kept, managedFields=None, selfLink=None)
 
 
-def _with_generation(resource: ServedResource, current: Object, complete: Object) -> Object:
+def _with_generation(resource: WritableResource, current: Object, complete: Object) -> Object:
     if not resource.strategy.counts_generations or current.get("spec") == complete.get("spec"):
         return complete
     return with_metadata(complete, generation=(dig(current, "metadata", "generation") or 0) + 1)

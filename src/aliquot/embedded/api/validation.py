@@ -2,8 +2,8 @@
 
 import re
 
-from aliquot.embedded.api.objects import Object, dig, text_at
-from aliquot.embedded.api.statuses import FieldError, forbidden, invalid, required
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.statuses import FieldError, forbidden, invalid, required
 
 _LABEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

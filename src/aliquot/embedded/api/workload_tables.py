@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from aliquot.embedded.api.ages import human
-from aliquot.embedded.api.objects import Object, dig, moment_of, text_at
-from aliquot.embedded.api.tables import AGE, NAME, Cells, Column, TableFormat, age_of, name_of
+from aliquot.apiserver.ages import human
+from aliquot.apiserver.objects import Object, dig, moment_of, text_at
+from aliquot.apiserver.tables import AGE, NAME, Cells, Column, TableFormat, age_of, name_of
 
 _PODS_OF = (
     Column("Containers", "The names of the pods' containers.", wide=True),

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from aliquot.apiserver.objects import Object, dig, text_at
+from aliquot.apiserver.selectors import matches
+from aliquot.apiserver.statuses import FieldError, forbidden, invalid, required, unsupported
 from aliquot.embedded.api import shapes
-from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.pods import STRATEGY as PODS
-from aliquot.embedded.api.selectors import matches
-from aliquot.embedded.api.statuses import FieldError, forbidden, invalid, required, unsupported
 from aliquot.embedded.api.strategy import Strategy
 
 JOB_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"

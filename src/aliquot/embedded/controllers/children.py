@@ -1,14 +1,14 @@
 """Helpers for the objects that controllers own."""
 
-from aliquot.embedded.api.objects import Object, dig, text_at
+from aliquot.apiserver.objects import Object, dig, text_at
 from aliquot.embedded.api.ownership import controller_uid
-from aliquot.embedded.api.resources import ServedResource
-from aliquot.embedded.api.store import Store
+from aliquot.embedded.api.owning_store import OwningStore
+from aliquot.embedded.api.resources import WritableResource
 
 _ENDED = ("Succeeded", "Failed")
 
 
-def owned(store: Store, owner: Object, resource: ServedResource) -> list[Object]:
+def owned(store: OwningStore, owner: Object, resource: WritableResource) -> list[Object]:
     """The objects that the owner controls, oldest first."""
     uid = text_at(owner, "metadata", "uid")
     held = (stored.obj for collection, stored in store.dependents(uid) if collection == resource.collection)

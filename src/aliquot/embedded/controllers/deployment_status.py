@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from aliquot.embedded.api.objects import Object, dig, moment_of, text_at, timestamp, with_condition
+from aliquot.apiserver.objects import Object, dig, moment_of, text_at, timestamp, with_condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from hashlib import sha256
 
 import msgspec
 
+from aliquot.apiserver.objects import Object, dig, key_of, text_at, with_metadata
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, dig, key_of, text_at, with_metadata
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from aliquot.embedded.controllers.children import is_active, is_leaving, is_ready, owned, owner_reference

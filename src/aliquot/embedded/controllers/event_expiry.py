@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from aliquot.apiserver.objects import Object, key_of, moment_of, text_at
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, key_of, moment_of, text_at
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import EVENTS
 

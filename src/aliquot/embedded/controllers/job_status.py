@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from enum import Enum
 
-from aliquot.embedded.api.objects import Object, dig, moment_of, text_at, timestamp, with_condition
+from aliquot.apiserver.objects import Object, dig, moment_of, text_at, timestamp, with_condition
 from aliquot.embedded.controllers.children import is_ready
 
 

@@ -5,8 +5,8 @@ It replaces a failed pod at once. The real controller backs off.
 
 from datetime import timedelta
 
+from aliquot.apiserver.objects import Object, dig, key_of, moment_of, text_at, timestamp, with_metadata
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, dig, key_of, moment_of, text_at, timestamp, with_metadata
 from aliquot.embedded.api.ownership import controller_uid
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import JOBS, PODS

@@ -5,13 +5,13 @@ from typing import Protocol
 
 import structlog
 
+from aliquot.apiserver.eventlog import StoreEvent
+from aliquot.apiserver.objects import Object, key_of
+from aliquot.apiserver.statuses import StatusError
 from aliquot.clock import Clock, SystemClock, came
-from aliquot.embedded.api.eventlog import StoreEvent
-from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.ownership import Place, controller_uid
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import PODS, RESOURCE_QUOTAS
-from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.controllers.deployments import DeploymentController
 from aliquot.embedded.controllers.event_expiry import EventExpiry
 from aliquot.embedded.controllers.jobs import JobController, OrphanedPods, tracked

@@ -1,6 +1,6 @@
 """Retries to delete the content of terminating namespaces that a policy has kept."""
 
-from aliquot.embedded.api.objects import Object, text_at
+from aliquot.apiserver.objects import Object, text_at
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import NAMESPACES
 

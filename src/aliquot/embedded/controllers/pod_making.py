@@ -3,11 +3,11 @@
 from contextlib import suppress
 from hashlib import sha256
 
+from aliquot.apiserver.objects import Object, text_at, timestamp
+from aliquot.apiserver.statuses import StatusError
 from aliquot.embedded.api.admission import Admission
-from aliquot.embedded.api.objects import Object, text_at, timestamp
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import EVENTS, PODS
-from aliquot.embedded.api.statuses import StatusError
 
 FAILED_CREATE = "FailedCreate"
 

@@ -1,11 +1,11 @@
 """ReplicaSets: keep the wanted number of pods. Orphaned pods are not adopted."""
 
+from aliquot.apiserver.objects import Object, dig, key_of, timestamp, with_condition
+from aliquot.apiserver.selectors import matches
+from aliquot.apiserver.statuses import StatusError
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, dig, key_of, timestamp, with_condition
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import PODS, REPLICA_SETS
-from aliquot.embedded.api.selectors import matches
-from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.controllers.children import is_active, is_leaving, is_ready, least_useful_first, new_pod, owned
 from aliquot.embedded.controllers.pod_making import FAILED_CREATE, PodMaker
 

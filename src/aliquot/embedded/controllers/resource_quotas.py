@@ -1,6 +1,6 @@
 """ResourceQuotas: reports the usage in the status."""
 
-from aliquot.embedded.api.objects import Object, key_of
+from aliquot.apiserver.objects import Object, key_of
 from aliquot.embedded.api.quotas import with_status
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import RESOURCE_QUOTAS

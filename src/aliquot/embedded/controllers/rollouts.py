@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from aliquot.embedded.api.objects import Object, dig
+from aliquot.apiserver.objects import Object, dig
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from hashlib import sha256
 
 import msgspec
 
+from aliquot.apiserver.objects import Object, dig, key_of, text_at
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, dig, key_of, text_at
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import PODS, STATEFUL_SETS
 from aliquot.embedded.controllers.children import has_ended, is_active, is_leaving, is_ready, new_pod, owned

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object, dig
-from aliquot.embedded.api.statuses import BadRequest
+from aliquot.apiserver.objects import Object, dig
+from aliquot.apiserver.statuses import BadRequest
 from aliquot.kube.selectors import LabelSelector
 
 Predicate: TypeAlias = Callable[[Object], bool]
@@ -20,7 +20,7 @@ _SET = re.compile(rf"({_NAME})\s+(in|notin)\s*\(([^()]*)\)")
 _COMPARE = re.compile(rf"({_NAME})\s*(==|=|!=|>|<)\s*({_VALUE})")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
 _COMMAS_OUTSIDE_BRACKETS = re.compile(r",(?![^()]*\))")
-_FIELD = re.compile(r"([A-Za-z.]+)(==|!=|=)(.*)", re.DOTALL)
+_FIELD = re.compile(r"([A-Za-z_.]+)(==|!=|=)(.*)", re.DOTALL)
 
 _UNIVERSAL_FIELDS = ("metadata.name", "metadata.namespace")
 

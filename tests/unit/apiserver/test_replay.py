@@ -2,16 +2,13 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.embedded.api.eventlog import EventType, Stored
-from aliquot.embedded.api.objects import Object, key_of
-from aliquot.embedded.api.store import Store
-from aliquot.embedded.api.watching import seen_through
-
-pytestmark = pytest.mark.embedded_only("it looks into the store")
+from aliquot.apiserver.eventlog import EventType, Stored
+from aliquot.apiserver.objects import Object, key_of
+from aliquot.apiserver.store import Store
+from aliquot.apiserver.watching import seen_through
 
 COLLECTION = "things"
 writes = st.lists(

@@ -1,15 +1,14 @@
-"""All objects by collection, namespace and name, under one revision counter. The registry applies the rules.
+"""All objects by collection, namespace and name, under one revision counter. Who writes applies the rules.
 
 Every method is atomic: nothing here awaits, so two requests never interleave.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
-from aliquot.embedded.api.eventlog import Cursor, EventLog, EventType, Stored, StoreEvent, encoded
-from aliquot.embedded.api.objects import Key, Object, key_of
-from aliquot.embedded.api.ownership import Ownership, Place
-from aliquot.embedded.api.statuses import ResourceVersionTooLarge
+from aliquot.apiserver.eventlog import Cursor, EventLog, EventType, Stored, StoreEvent, encoded
+from aliquot.apiserver.objects import Key, Object, key_of, with_metadata
+from aliquot.apiserver.statuses import ResourceExpired, ResourceVersionTooLarge
 
 LOG_CAPACITY = 16_384
 
@@ -24,14 +23,15 @@ class _Collection:
 
 
 class Store:
-    """Objects in memory. `collection` is a resource's storage name, such as `pods`."""
+    """Objects in memory. `collection` is a resource's storage name, such as `pods`. Revisions count from `first` in
+    steps of `step`."""
 
-    def __init__(self, log_capacity: int = LOG_CAPACITY) -> None:
+    def __init__(self, log_capacity: int = LOG_CAPACITY, *, first: int = 0, step: int = 1) -> None:
         self._log_capacity = log_capacity
         self._collections: dict[str, _Collection] = {}
-        self._revision = 0
+        self._first = self._revision = first
+        self._step = step
         self._closed = False
-        self._ownership = Ownership()
         self._listeners: list[Listener] = []
 
     def on_change(self, listener: Listener) -> None:
@@ -54,6 +54,14 @@ class Store:
         self._record(collection, EventType.MODIFIED if previous else EventType.ADDED, objects[key], previous)
         return objects[key]
 
+    def put_if_changed(self, collection: str, obj: Object) -> bool:
+        """Put the object, unless it is stored already. Returns whether it was put."""
+        stored = self.get(collection, key_of(obj))
+        if stored is not None and stored.obj == with_metadata(obj, resourceVersion=str(stored.revision)):
+            return False
+        self.put(collection, obj)
+        return True
+
     def remove(self, collection: str, key: Key) -> Stored:
         """Remove the object. The result has the revision of the removal."""
         previous = self._of(collection).objects.pop(key)
@@ -63,7 +71,7 @@ class Store:
 
     def preview(self, obj: Object) -> Stored:
         """The object as the next write would store it, for a dry run."""
-        return encoded(obj, self._revision + 1)
+        return encoded(obj, self._revision + self._step)
 
     def snapshot(self, collection: str, at: int | None = None) -> list[Stored]:
         """All objects by key, now or at a revision. Raises ResourceExpired, ResourceVersionTooLarge."""
@@ -75,26 +83,15 @@ class Store:
     def watch(self, collection: str, since: int) -> Cursor:
         """A cursor over the events after a revision. Raises ResourceExpired if some are gone,
         ResourceVersionTooLarge."""
-        if since > self._revision:
-            raise ResourceVersionTooLarge(since, self._revision)
+        self.require(since)
         return self._of(collection).log.cursor(since)
 
-    def namespaced_keys(self, namespace: str) -> Iterable[tuple[str, Key]]:
-        """The collection and key of every object in a namespace."""
-        for collection, held in list(self._collections.items()):
-            for key in [key for key in held.objects if key[0] == namespace]:
-                yield collection, key
-
-    def find(self, uid: str) -> Place | None:
-        """The collection and key of the object with this UID."""
-        return self._ownership.place(uid)
-
-    def dependents(self, uid: str) -> Iterator[tuple[str, Stored]]:
-        """The dependents of an owner with their collections, oldest first."""
-        for collection, key in self._ownership.dependents(uid):
-            stored = self.get(collection, key)
-            if stored is not None:
-                yield collection, stored
+    def require(self, revision: int) -> None:
+        """Raises ResourceExpired for a revision of another store, ResourceVersionTooLarge for one yet to come."""
+        if revision < self._first or (revision - self._first) % self._step:
+            raise ResourceExpired(f"too old resource version: {revision} is of another server, or of an earlier run")
+        if revision > self._revision:
+            raise ResourceVersionTooLarge(revision, self._revision)
 
     def close(self) -> None:
         """End every watch, including later ones."""
@@ -103,8 +100,7 @@ class Store:
             collection.log.close()
 
     def _undone(self, collection: str, at: int) -> dict[Key, Stored]:
-        if at > self._revision:
-            raise ResourceVersionTooLarge(at, self._revision)
+        self.require(at)
         held = self._of(collection)
         objects = dict(held.objects)
         for event in held.log.newest_first(at):
@@ -116,11 +112,6 @@ class Store:
 
     def _record(self, collection: str, change: EventType, stored: Stored, previous: Stored | None) -> None:
         self._revision = stored.revision
-        place = collection, key_of(stored.obj)
-        if change is EventType.DELETED:
-            self._ownership.remove(place, stored.obj)
-        else:
-            self._ownership.put(place, stored.obj, previous.obj if previous else None)
         event = StoreEvent(change, stored, previous)
         self._of(collection).log.append(event)
         for listener in self._listeners:

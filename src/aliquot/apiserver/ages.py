@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from aliquot.embedded.api.objects import moment_of
+from aliquot.apiserver.objects import moment_of
 
 UNKNOWN = "<unknown>"
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
