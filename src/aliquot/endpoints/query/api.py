@@ -27,7 +27,7 @@ from aliquot.apiserver.watching import Watch, options_of
 from aliquot.clock import Clock
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import Caller
+from aliquot.endpoints.asgi import Caller, CallerKind
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.query.discovery import discovery
 from aliquot.endpoints.query.documents import preferred
@@ -74,13 +74,18 @@ class QueryApi:
     def routes(self) -> dict[tuple[str, str], asgi.Handler]:
         return {asgi.OTHERWISE: asgi.OwnRightsHandler(self.answer, unavailable)}
 
+    def guarded(self, handler: asgi.Handler) -> asgi.Handler:
+        """A handler below this API for callers with the right to its path. Replicas have checked that already."""
+
+        async def answer(call: asgi.Call) -> asgi.Response:
+            if CallerKind.REPLICA not in call.caller.kinds:
+                await self._require(call.caller, action_of(call.method, call.path, {}))
+            return await handler(call)
+
+        return _with_status(answer)
+
     async def answer(self, call: asgi.Call) -> asgi.Response:
-        try:
-            return await self._answer(call)
-        except StatusError as error:
-            return refusal(error)
-        except Refused as error:
-            return refusal(Unavailable(str(error)))
+        return await _with_status(self._answer)(call)
 
     async def _answer(self, call: asgi.Call) -> asgi.Response:
         """Raises StatusError, and Refused if nobody can tell what the caller may see."""
@@ -172,6 +177,20 @@ class QueryApi:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
+
+
+def _with_status(handler: asgi.Handler) -> asgi.Handler:
+    """A handler whose errors become `Status` objects."""
+
+    async def answer(call: asgi.Call) -> asgi.Response:
+        try:
+            return await handler(call)
+        except StatusError as error:
+            return refusal(error)
+        except Refused as error:
+            return refusal(Unavailable(str(error)))
+
+    return answer
 
 
 def _accept(call: asgi.Call) -> str:
