@@ -1,5 +1,5 @@
-"""nvidia-gpu-scheduler's routes for kube-scheduler: filter, prioritize and preempt by card model. With a query API, they
-are part of it, as in the original."""
+"""nvidia-gpu-scheduler's routes for kube-scheduler: filter, prioritize and preempt by card model. As in the original,
+they are a part of the query API, if there is one."""
 
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
