@@ -17,11 +17,13 @@ class Compat:
     """Answer a failed bind with HTTP 500, whose text kube-scheduler discards."""
     reasons: bool = False
     """Name the node or the pod in reasons, as the original does."""
+    every_node: bool = False
+    """Return every node that fits from a filter whose scheduler binds itself, and reserve nothing."""
 
 
 OURS = Compat()
 
-QUIRKS = {"maps": "maps", "bind-faults": "bind_faults", "reasons": "reasons"}
+QUIRKS = {"maps": "maps", "bind-faults": "bind_faults", "reasons": "reasons", "every-node": "every_node"}
 """The fields of Compat by their names in the configuration."""
 
 

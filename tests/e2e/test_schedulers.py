@@ -203,18 +203,19 @@ def _only_n1_was_refused(call: Call) -> None:
 
 SCORED = [
     pytest.param(ELASTIC, {PERCENT: 20}, "priorities", "n1", id="elastic"),
-    pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "prioritize", "n2", id="nvidia"),
+    pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "filter", "n2", id="nvidia"),
     pytest.param(GPUSHARE, {GPU_MEM: 3}, "prioritize", "n1", id="gpushare"),
     pytest.param(NATIVE_GPUSHARE, {GPU_MEM: 3}, "prioritize", "n1", id="native"),
 ]
 
 
 @pytest.mark.parametrize(("system", "limits", "verb", "best"), SCORED)
-def test_prioritize_decides_between_two_nodes_that_fit(
+def test_our_choice_decides_between_two_nodes_that_fit(
     scheduling: Scheduling, system: System, limits: dict[str, object], verb: str, best: str
 ) -> None:
-    """One card of n1 is used. Most systems fill it up first; nvidia-gpu-scheduler wants the most free cards. In each
-    case the CPUs of the node that our scores prefer are the busier ones: alone, kube-scheduler takes the other."""
+    """One card of n1 is used. Most systems fill it up first; nvidia-gpu-scheduler wants the most free cards, and its
+    filter leaves that node alone. In each case the CPUs of our node are the busier ones: without us, kube-scheduler
+    takes the other."""
     scheduling.create(*(gpu_node(name, system.dialect, _eight(name), node=name) for name in ("n1", "n2")))
     model = {"nvidia.com/gpu.model": "Tesla T4"}
     with scheduled(scheduling, system) as (_, recorder):
@@ -226,7 +227,10 @@ def test_prioritize_decides_between_two_nodes_that_fit(
         scheduling.create(asking("new", limits, annotations=model))
         where = scheduling.wait_bound("new")
     (call,) = recorder.about(verb, "new")
-    assert {each["Host"]: each["Score"] for each in call.answer if each["Score"]} == {best: 10}
+    if verb == "filter":
+        assert call.answer["NodeNames"] == [best]
+    else:
+        assert {each["Host"]: each["Score"] for each in call.answer if each["Score"]} == {best: 10}
     assert where["new"] == best
 
 

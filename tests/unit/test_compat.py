@@ -14,8 +14,8 @@ from aliquot.errors import BadConfig
         pytest.param("maps", Compat(maps=True), id="one word"),
         pytest.param("reasons, bind-faults", Compat(bind_faults=True, reasons=True), id="two, with a blank"),
         pytest.param("maps,maps", Compat(maps=True), id="one twice"),
-        pytest.param("maps,bind-faults,reasons", Compat(True, True, True), id="every word"),
-        pytest.param("all", Compat(True, True, True), id="all"),
+        pytest.param("maps,bind-faults,reasons,every-node", Compat(True, True, True, True), id="every word"),
+        pytest.param("all", Compat(True, True, True, True), id="all"),
     ],
 )
 def test_words_turn_quirks_on(text: str, compat: Compat) -> None:
@@ -27,4 +27,5 @@ def test_a_word_that_is_none_is_named_beside_those_that_are(text: str) -> None:
     with pytest.raises(BadConfig) as caught:
         parse(text)
     word = next(word for word in text.split(",") if word not in {*QUIRKS, "all"})
-    assert str(caught.value) == f"unknown quirk {word!r}; valid quirks are maps, bind-faults, reasons and all"
+    known = "valid quirks are maps, bind-faults, reasons, every-node and all"
+    assert str(caught.value) == f"unknown quirk {word!r}; {known}"

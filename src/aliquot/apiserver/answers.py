@@ -3,19 +3,18 @@
 Objects are encoded when they are stored, so lists and watches only join bytes.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.eventlog import EventType, Stored
+from aliquot.apiserver.media import Form
 from aliquot.apiserver.objects import Now, Object
 from aliquot.apiserver.resources import ServedResource
-from aliquot.apiserver.tables import table
+from aliquot.apiserver.tables import PARTIAL, partial_metadata, row, table
 
-JSON = "application/json"
+_KEPT_FRAMES = 256
 
-_TABLE = re.compile(r"as=Table\b", re.ASCII)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -23,47 +22,72 @@ def encode(value: object) -> bytes:
     return _encode(value)
 
 
-def wants_table(accept: str) -> bool:
-    """Whether the first acceptable media type is a Table. Protobuf gets JSON."""
-    for offer in accept.split(","):
-        media, _, parameters = offer.strip().partition(";")
-        if media in (JSON, "*/*", "application/*"):
-            return _TABLE.search(parameters) is not None and "v=v1" in parameters.replace("v1beta1", "")
-    return False
-
-
 class Presenter:
-    """Presents objects as a request wants them: as they are, or as rows of a Table."""
+    """Presents objects as a request wants them: as they are, as rows of a Table, or only their metadata. Watches that
+    share a presenter share the frames that it has encoded last."""
 
-    def __init__(self, resource: ServedResource, *, as_table: bool, include: str, clock: Now) -> None:
+    def __init__(self, resource: ServedResource, *, form: Form = Form.OBJECT, include: str = "", clock: Now) -> None:
         self._resource = resource
-        self._as_table = as_table
+        self._form = form
         self._include = include
         self._clock = clock
+        self._frames: dict[tuple[str, int], bytes] = {}
+        """By type of event and revision."""
 
     def one(self, stored: Stored) -> bytes:
-        if not self._as_table:
-            return _typed(self._resource, stored.body)
-        return self._table([stored], {"resourceVersion": str(stored.revision)})
+        match self._form:
+            case Form.OBJECT:
+                return _typed(self._resource.kind, self._resource.api_version, stored.body)
+            case Form.METADATA:
+                return _encode(partial_metadata(stored.obj))
+        return self.whole([self.item(stored)], {"resourceVersion": str(stored.revision)})
 
     def many(self, items: Sequence[Stored], metadata: Object) -> bytes:
-        if self._as_table:
-            return self._table(items, metadata)
-        head = {"kind": f"{self._resource.kind}List", "apiVersion": self._resource.api_version}
-        opening = _encode({**head, "metadata": metadata})
-        return b'%b,"items":[%b]}' % (opening[:-1], b",".join(item.body for item in items))
+        return self.whole([self.item(item) for item in items], metadata)
+
+    def item(self, stored: Stored) -> bytes:
+        """An object's part of a list."""
+        match self._form:
+            case Form.OBJECT:
+                return stored.body
+            case Form.METADATA:
+                return _encode(partial_metadata(stored.obj))
+        return _encode(row(self._resource.table, stored.obj, self._clock(), self._include))
+
+    def whole(self, items: Iterable[bytes], metadata: Object) -> bytes:
+        """A list of such parts."""
+        match self._form:
+            case Form.OBJECT:
+                head = {"kind": f"{self._resource.kind}List", "apiVersion": self._resource.api_version}
+                return _filled({**head, "metadata": metadata}, "items", items)
+            case Form.METADATA:
+                head = {"kind": f"{PARTIAL['kind']}List", "apiVersion": PARTIAL["apiVersion"]}
+                return _filled({**head, "metadata": metadata}, "items", items)
+        return _filled(table(self._resource.table, metadata), "rows", items)
+
+    def frame(self, change: EventType, stored: Stored) -> bytes:
+        """A line of a watch."""
+        key = change.value, stored.revision
+        made = self._frames.get(key)
+        if made is None:
+            made = self._frames[key] = self._made_frame(change, stored)
+            if len(self._frames) > _KEPT_FRAMES:
+                del self._frames[next(iter(self._frames))]
+        return made
+
+    def _made_frame(self, change: EventType, stored: Stored) -> bytes:
+        return frame(change, self.one(stored))
 
     def bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
-        if self._as_table:
-            return self._table([], metadata)
-        return _typed(self._resource, _encode({"metadata": metadata}))
-
-    def _table(self, items: Sequence[Stored], metadata: Object) -> bytes:
-        objects = (item.obj for item in items)
-        return _encode(table(self._resource.table, objects, metadata, self._clock(), self._include))
+        match self._form:
+            case Form.OBJECT:
+                return _typed(self._resource.kind, self._resource.api_version, _encode({"metadata": metadata}))
+            case Form.METADATA:
+                return _encode({**PARTIAL, "metadata": metadata})
+        return self.whole([], metadata)
 
 
 def frame(change: str, encoded: bytes) -> bytes:
@@ -71,6 +95,10 @@ def frame(change: str, encoded: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (change.encode(), encoded)
 
 
-def _typed(resource: ServedResource, body: bytes) -> bytes:
-    head = b'{"kind":"%b","apiVersion":"%b"' % (resource.kind.encode(), resource.api_version.encode())
+def _filled(head: Object, name: str, items: Iterable[bytes]) -> bytes:
+    return b'%b,"%b":[%b]}' % (_encode(head)[:-1], name.encode(), b",".join(items))
+
+
+def _typed(kind: str, api_version: str, body: bytes) -> bytes:
+    head = b'{"kind":"%b","apiVersion":"%b"' % (kind.encode(), api_version.encode())
     return head + (b"," if body != b"{}" else b"") + body[1:]

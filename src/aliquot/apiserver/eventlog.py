@@ -7,7 +7,6 @@ is gone gets `ResourceExpired` (410), so slow watchers cost no memory.
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,7 +15,8 @@ import msgspec
 from aliquot.apiserver.objects import Object, with_metadata
 from aliquot.apiserver.statuses import ResourceExpired
 
-BATCH = 256
+BATCH = 64
+"""Events that a watcher gets at once. It keeps them in memory until its client reads."""
 
 
 class EventType(StrEnum):
@@ -61,7 +61,7 @@ class EventLog:
         self._capacity = capacity
         self._forgotten_count = 0
         self._forgotten_revision = 0
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: set[asyncio.Future[None]] = set()
         self.closed = False
 
     def append(self, event: StoreEvent) -> None:
@@ -98,22 +98,29 @@ class EventLog:
 
     async def wait(self, seconds: float | None) -> None:
         """Returns at the next event, when the log closes, or after `seconds`."""
-        wake = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        wake: asyncio.Future[None] = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, _end, wake)
         self._waiting.add(wake)
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await wake.wait()
+            await wake
         finally:
             self._waiting.discard(wake)
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
         for wake in self._waiting:
-            wake.set()
+            _end(wake)
 
     def _refuse_forgotten(self, since: int) -> None:
         if since < self._forgotten_revision:
             raise ResourceExpired(f"too old resource version: {since} ({self._forgotten_revision})")
+
+
+def _end(wake: "asyncio.Future[None]") -> None:
+    if not wake.done():
+        wake.set_result(None)
 
 
 class Cursor:

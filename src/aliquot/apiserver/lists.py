@@ -11,7 +11,7 @@ from aliquot.apiserver.eventlog import Stored
 from aliquot.apiserver.objects import Object, key_of
 from aliquot.apiserver.resources import ServedResource
 from aliquot.apiserver.selectors import Predicate, both, everything, parse_fields, parse_labels
-from aliquot.apiserver.statuses import BadRequest, ResourceExpired, ResourceVersionTooLarge
+from aliquot.apiserver.statuses import BadRequest, ResourceExpired
 from aliquot.apiserver.store import Store
 
 _LARGEST = 2**63 - 1
@@ -53,7 +53,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def page(store: Store, resource: ServedResource, chosen: Predicate, query: Mapping[str, str]) -> ListPage:
-    """A page of a list. Raises BadRequest, ResourceExpired, ResourceVersionTooLarge."""
+    """A page of a list. Raises BadRequest, ResourceExpired."""
     token = _read_token(query["continue"]) if query.get("continue") else None
     revision = _revision(store, query) if token is None else token.revision
     items = _at(store, resource, revision, token is not None)
@@ -70,8 +70,8 @@ def _has_selectors(query: Mapping[str, str]) -> bool:
 
 def _revision(store: Store, query: Mapping[str, str]) -> int:
     asked = number(query, "resourceVersion")
-    if asked is not None and asked > store.revision:
-        raise ResourceVersionTooLarge(asked, store.revision)
+    if asked:
+        store.require(asked)
     exact = query.get("resourceVersionMatch") == "Exact"
     return asked if exact and asked is not None else store.revision
 

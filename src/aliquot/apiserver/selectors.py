@@ -20,7 +20,7 @@ _SET = re.compile(rf"({_NAME})\s+(in|notin)\s*\(([^()]*)\)")
 _COMPARE = re.compile(rf"({_NAME})\s*(==|=|!=|>|<)\s*({_VALUE})")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
 _COMMAS_OUTSIDE_BRACKETS = re.compile(r",(?![^()]*\))")
-_FIELD = re.compile(r"([A-Za-z.]+)(==|!=|=)(.*)", re.DOTALL)
+_FIELD = re.compile(r"([A-Za-z_.]+)(==|!=|=)(.*)", re.DOTALL)
 
 _UNIVERSAL_FIELDS = ("metadata.name", "metadata.namespace")
 

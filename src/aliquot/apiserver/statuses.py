@@ -2,10 +2,11 @@
 
 StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
-├── PolicyRefusal, Unauthorized                               about who sends it
-├── BadRequest, Busy, ResourceExpired, ResourceVersionTooLarge        about the request
+├── ForbiddenPath, PolicyRefusal, Unauthorized                about who sends it
+├── BadRequest, ResourceExpired, ResourceVersionTooLarge       about the request
+├── Busy, Unavailable                                         about the server
 ├── Unexplained                                               answered as if it were the server's fault
-└── UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
+└── NotAcceptable, UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
 """
 
 from dataclasses import dataclass
@@ -93,6 +94,13 @@ class Forbidden(StatusError):
         super().__init__(f"{_named(group, resource, name)} is forbidden: {why}", _about(group, resource, name))
 
 
+class ForbiddenPath(StatusError):
+    code, reason = 403, "Forbidden"
+
+    def __init__(self, user: str, verb: str, path: str) -> None:
+        super().__init__(f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
+
+
 class PolicyRefusal(StatusError):
     """A refusal by an admission policy, with the policy's reason."""
 
@@ -118,6 +126,13 @@ class MethodNotAllowed(StatusError):
 
     def __init__(self) -> None:
         super().__init__("the server does not allow this method on the requested resource", {})
+
+
+class NotAcceptable(StatusError):
+    code, reason = 406, "NotAcceptable"
+
+    def __init__(self, offered: str) -> None:
+        super().__init__(f"only the following media types are accepted: {offered}", {})
 
 
 class NotImplementedHere(StatusError):
@@ -151,6 +166,13 @@ class Busy(StatusError):
     def __init__(self, seconds: int) -> None:
         message = "the server has received too many requests and has asked us to try again later"
         super().__init__(message, {"retryAfterSeconds": seconds})
+
+
+class Unavailable(StatusError):
+    code, reason = 503, "ServiceUnavailable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, {"retryAfterSeconds": 1})
 
 
 class ResourceVersionTooLarge(StatusError):

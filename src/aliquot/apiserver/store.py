@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from aliquot.apiserver.eventlog import Cursor, EventLog, EventType, Stored, StoreEvent, encoded
-from aliquot.apiserver.objects import Key, Object, key_of
-from aliquot.apiserver.statuses import ResourceVersionTooLarge
+from aliquot.apiserver.objects import Key, Object, key_of, with_metadata
+from aliquot.apiserver.statuses import ResourceExpired, ResourceVersionTooLarge
 
 LOG_CAPACITY = 16_384
 
@@ -23,12 +23,14 @@ class _Collection:
 
 
 class Store:
-    """Objects in memory. `collection` is a resource's storage name, such as `pods`."""
+    """Objects in memory. `collection` is a resource's storage name, such as `pods`. Revisions count from `first` in
+    steps of `step`."""
 
-    def __init__(self, log_capacity: int = LOG_CAPACITY) -> None:
+    def __init__(self, log_capacity: int = LOG_CAPACITY, *, first: int = 0, step: int = 1) -> None:
         self._log_capacity = log_capacity
         self._collections: dict[str, _Collection] = {}
-        self._revision = 0
+        self._first = self._revision = first
+        self._step = step
         self._closed = False
         self._listeners: list[Listener] = []
 
@@ -52,6 +54,14 @@ class Store:
         self._record(collection, EventType.MODIFIED if previous else EventType.ADDED, objects[key], previous)
         return objects[key]
 
+    def put_if_changed(self, collection: str, obj: Object) -> bool:
+        """Put the object, unless it is stored already. Returns whether it was put."""
+        stored = self.get(collection, key_of(obj))
+        if stored is not None and stored.obj == with_metadata(obj, resourceVersion=str(stored.revision)):
+            return False
+        self.put(collection, obj)
+        return True
+
     def remove(self, collection: str, key: Key) -> Stored:
         """Remove the object. The result has the revision of the removal."""
         previous = self._of(collection).objects.pop(key)
@@ -61,7 +71,7 @@ class Store:
 
     def preview(self, obj: Object) -> Stored:
         """The object as the next write would store it, for a dry run."""
-        return encoded(obj, self._revision + 1)
+        return encoded(obj, self._revision + self._step)
 
     def snapshot(self, collection: str, at: int | None = None) -> list[Stored]:
         """All objects by key, now or at a revision. Raises ResourceExpired, ResourceVersionTooLarge."""
@@ -73,9 +83,15 @@ class Store:
     def watch(self, collection: str, since: int) -> Cursor:
         """A cursor over the events after a revision. Raises ResourceExpired if some are gone,
         ResourceVersionTooLarge."""
-        if since > self._revision:
-            raise ResourceVersionTooLarge(since, self._revision)
+        self.require(since)
         return self._of(collection).log.cursor(since)
+
+    def require(self, revision: int) -> None:
+        """Raises ResourceExpired for a revision of another store, ResourceVersionTooLarge for one yet to come."""
+        if revision < self._first or (revision - self._first) % self._step:
+            raise ResourceExpired(f"too old resource version: {revision} is of another server, or of an earlier run")
+        if revision > self._revision:
+            raise ResourceVersionTooLarge(revision, self._revision)
 
     def close(self) -> None:
         """End every watch, including later ones."""
@@ -84,8 +100,7 @@ class Store:
             collection.log.close()
 
     def _undone(self, collection: str, at: int) -> dict[Key, Stored]:
-        if at > self._revision:
-            raise ResourceVersionTooLarge(at, self._revision)
+        self.require(at)
         held = self._of(collection)
         objects = dict(held.objects)
         for event in held.log.newest_first(at):

@@ -1,6 +1,6 @@
 """`meta.k8s.io/v1 Table`: what `kubectl get` prints."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -59,20 +59,20 @@ def age_of(obj: Object, at: datetime) -> str:
 GENERIC = TableFormat((NAME, AGE), lambda obj, at: [name_of(obj), age_of(obj, at)])
 
 
-def table(form: TableFormat, objects: Iterable[Object], metadata: Object, at: datetime, include: str) -> Object:
+def table(form: TableFormat, metadata: Object) -> Object:
+    """A Table without its rows."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
         "columnDefinitions": [column.definition() for column in form.columns],
-        "rows": [_row(form, obj, at, include) for obj in objects],
     }
 
 
-def _row(form: TableFormat, obj: Object, at: datetime, include: str) -> Object:
-    row = {"cells": form.cells(obj, at), "object": _included(obj, include)}
+def row(form: TableFormat, obj: Object, at: datetime, include: str) -> Object:
+    made = {"cells": form.cells(obj, at), "object": _included(obj, include)}
     conditions = form.conditions(obj)
-    return {**row, "conditions": conditions} if conditions else row
+    return {**made, "conditions": conditions} if conditions else made
 
 
 def _included(obj: Object, include: str) -> Object | None:
@@ -80,14 +80,18 @@ def _included(obj: Object, include: str) -> Object | None:
         return None
     if include == "Object":
         return obj
-    if include in ("", "Metadata"):
-        return partial_metadata(obj)
-    raise BadRequest(f"unrecognized includeObject value: {include!r}")
+    check_include(include)
+    return partial_metadata(obj)
+
+
+def check_include(include: str) -> None:
+    """Raises BadRequest."""
+    if include not in ("", "None", "Metadata", "Object"):
+        raise BadRequest(f"unrecognized includeObject value: {include!r}")
+
+
+PARTIAL: Object = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 def partial_metadata(obj: Object) -> Object:
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj.get("metadata", {}),
-    }
+    return {**PARTIAL, "metadata": obj.get("metadata", {})}

@@ -1,11 +1,11 @@
 """Watches: the initial objects if requested, then events, as lines of JSON."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 
 from aliquot.apiserver.answers import Presenter, encode, frame
-from aliquot.apiserver.eventlog import Cursor, EventType, Stored, StoreEvent, encoded
+from aliquot.apiserver.eventlog import BATCH, Cursor, EventType, Stored, StoreEvent, encoded
 from aliquot.apiserver.lists import flag, number
 from aliquot.apiserver.resources import ServedResource
 from aliquot.apiserver.selectors import Predicate
@@ -21,6 +21,8 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 class WatchOptions:
     since: int | None
     """The revision to start from; None starts with the current objects."""
+    at_least: int
+    """The revision that the current objects must have reached."""
     bookmarks: bool
     initial_events: bool
     seconds: int | None
@@ -32,6 +34,7 @@ def options_of(query: Mapping[str, str]) -> WatchOptions:
     initial = flag(query, "sendInitialEvents")
     return WatchOptions(
         since=revision if revision and not initial else None,
+        at_least=revision or 0,
         bookmarks=flag(query, "allowWatchBookmarks"),
         initial_events=initial,
         seconds=number(query, "timeoutSeconds") or None,
@@ -68,32 +71,38 @@ class Watch:
         loop = asyncio.get_running_loop()
         end = loop.time() + (float("inf") if self._options.seconds is None else self._options.seconds)
         try:
-            cursor, lines = self._start()
-            yield lines  # even without objects: the first write sends the headers
+            revision = self._store.revision
+            cursor, items = self._start()
+            yield b""  # even without objects: the first write sends the headers
+            for lines in self._initial(items, revision):
+                yield lines
+                await asyncio.sleep(0)  # others have their turn
             while not cursor.ended and (left := end - loop.time()) > 0:
                 yield self._lines(await cursor.next(min(left, BOOKMARK_SECONDS)))
         except StatusError as error:
             yield frame("ERROR", encode(error.status()))
 
-    def _start(self) -> tuple[Cursor, bytes]:
-        since, collection = self._options.since, self._resource.collection
-        if since is not None:
-            return self._store.watch(collection, since), b""
-        lines = [
-            frame(EventType.ADDED, self._presenter.one(item))
-            for item in self._store.snapshot(collection)
-            if self._chosen(item.obj)
-        ]
+    def _start(self) -> tuple[Cursor, list[Stored]]:
+        """A cursor, and the objects to begin with."""
+        options, collection = self._options, self._resource.collection
+        if options.since is not None:
+            return self._store.watch(collection, options.since), []
+        if options.at_least:
+            self._store.require(options.at_least)
+        return self._store.watch(collection, self._store.revision), self._store.snapshot(collection)
+
+    def _initial(self, items: list[Stored], revision: int) -> Iterator[bytes]:
+        """In pieces: whoever reads slowly holds one, and not all."""
+        for begin in range(0, len(items), BATCH):
+            chosen = (item for item in items[begin : begin + BATCH] if self._chosen(item.obj))
+            yield b"".join(self._presenter.frame(EventType.ADDED, item) for item in chosen)
         if self._options.initial_events and self._options.bookmarks:
-            lines.append(self._bookmark(_INITIAL_EVENTS_END))
-        return self._store.watch(collection, self._store.revision), b"".join(lines)
+            yield frame("BOOKMARK", self._presenter.bookmark(revision, _INITIAL_EVENTS_END))
 
     def _lines(self, events: list[StoreEvent]) -> bytes:
         if not events:
-            return self._bookmark({}) if self._options.bookmarks else b""
+            if not self._options.bookmarks:
+                return b""
+            return frame("BOOKMARK", self._presenter.bookmark(self._store.revision, {}))
         seen = (seen_through(self._chosen, event) for event in events)
-        return b"".join(frame(change, self._presenter.one(item)) for change, item in filter(None, seen))
-
-    def _bookmark(self, annotations: dict[str, str]) -> bytes:
-        """A bookmark. It is sent only when no events are left to read."""
-        return frame("BOOKMARK", self._presenter.bookmark(self._store.revision, annotations))
+        return b"".join(self._presenter.frame(change, item) for change, item in filter(None, seen))

@@ -49,7 +49,8 @@ class ServerConfig(Section, frozen=True):
     compat: Annotated[
         dict[str, str],
         Key(
-            "Quirks of the original that an endpoint keeps: maps, bind-faults, reasons, or all (docs/endpoints.md).",
+            "Quirks of the original that an endpoint keeps: maps, bind-faults, reasons, every-node, or all "
+            "(docs/endpoints.md).",
             flag="--compat",
             metavar="ENDPOINT=QUIRKS",
         ),

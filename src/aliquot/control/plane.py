@@ -125,6 +125,8 @@ class ControlPlane:
         self._contact = ApiContact(client, self.clock)
         self.changed: Signal[None] = Signal()
         """Emitted after every pod or node event, and every change of our role."""
+        self.touched: Signal[str] = Signal()
+        """Emitted with a node's name after an event of the node, or of a pod that is or was bound to it."""
         self.leadership.changed.subscribe(self._on_role)
 
     async def run(self) -> None:
@@ -235,6 +237,8 @@ class ControlPlane:
         elif self.cluster.apply(NodeSeen(new)).changed:
             for pod in self.pods_on(new.key):  # read pods again, with the node's current cards
                 self.cluster.apply(PodSeen(pod))
+        for name in {node.key for node in (old, new) if node is not None}:
+            self.touched.emit(name)
         self.changed.emit(None)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -252,6 +256,8 @@ class ControlPlane:
             self.waiting_reasons.see(new)
             if new.spec.node_name:
                 self._forget_decisions(new.metadata.uid)
+        for node in {pod.spec.node_name for pod in (old, new) if pod is not None and pod.spec.node_name}:
+            self.touched.emit(node)
         self.changed.emit(None)
 
     def _forget_decisions(self, uid: str) -> None:

@@ -1,6 +1,8 @@
 """Minimal HTTP on plain ASGI: routes, handlers, calls and answers. limits.py decides which calls to admit."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import msgspec
 
 from aliquot.endpoints.names import written
+from aliquot.racing import first_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,6 +55,9 @@ class Response:
     """Dialect of the pod, if known."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Additional headers."""
+    stream: AsyncGenerator[bytes, None] | None = None
+    """The rest of a body that has no end yet. Whoever sends it asks for the next piece when the client has read the
+    last one, and closes it when the client is gone."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class Call:
     caller: Caller = ANYONE
     address: str = ""
     """The caller's address."""
+    method: str = "GET"
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -96,9 +103,10 @@ class OpenHandler:
 @dataclass(frozen=True)
 class OwnRightsHandler:
     """A handler for every caller who proves who it is, whatever its kind. It decides itself what that caller may see,
-    by the caller's own rights in Kubernetes."""
+    by the caller's own rights in Kubernetes. It may word the port's faults itself."""
 
     handler: Handler
+    fault: Callable[[str], Response] | None = None
 
     async def __call__(self, call: Call) -> Response:
         return await self.handler(call)
@@ -176,16 +184,36 @@ PIECE = 256 * 2**10
 
 
 async def put(answer: Response, send: Send) -> None:
-    """Send an answer to the network."""
-    headers = [
-        (b"content-type", answer.content_type),
-        (b"content-length", b"%d" % len(answer.body)),
-        *answer.headers,
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    """Send an answer without a stream to the network."""
     size = len(answer.body)
+    await _begin(answer, send, (b"content-length", b"%d" % size))
     for begin in range(0, max(size, 1), PIECE):
         end = begin + PIECE
         await send({"type": "http.response.body", "body": answer.body[begin:end], "more_body": end < size})
     if answer.after is not None:
         answer.after()
+
+
+async def put_stream(answer: Response, send: Send, receive: Receive, ending: asyncio.Event) -> None:
+    """Send an answer with a stream until the stream ends, the client is gone, or `ending` is set."""
+    assert answer.stream is not None, "an answer without a stream has a length"
+    await _begin(answer, send)
+    async with aclosing(answer.stream) as stream:
+        await first_of(_put_pieces(stream, send), _disconnected(receive), ending.wait())
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _put_pieces(stream: AsyncGenerator[bytes, None], send: Send) -> None:
+    async for piece in stream:
+        if piece:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _begin(answer: Response, send: Send, *headers: tuple[bytes, bytes]) -> None:
+    known = [(b"content-type", answer.content_type), *headers, *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": known})

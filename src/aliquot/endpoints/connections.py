@@ -149,7 +149,8 @@ class Connection(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        if self._is_written:  # otherwise a client that reads a little at a time could take forever
+        is_stream = self.cycle is not None and self.cycle.chunked_encoding
+        if self._is_written or is_stream:  # of other answers, a client could read a little at a time and take forever
             self.unread_since, self._is_written = math.inf, False
         super().resume_writing()
 

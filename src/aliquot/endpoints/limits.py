@@ -1,6 +1,7 @@
 """Admit the calls of a port, limited in number, size and time."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import ANYONE, Caller, CallerKind
 from aliquot.endpoints.callers import Callers, refusal
+from aliquot.model.bounds import MAX_STREAMS, MAX_STREAMS_OF_CALLER
 
 _log = structlog.get_logger()
 
@@ -23,6 +25,7 @@ _TOO_MUCH = metrics.REJECTED.labels("too many bytes at once")
 _UNREAD = metrics.REJECTED.labels("too many bytes to send")
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
+_TOO_MANY_STREAMS = metrics.REJECTED.labels("too many streams")
 _CRASHED = metrics.REJECTED.labels("crash")
 _SOONEST_SECONDS = 0.001
 _DECIDED_FOR = frozenset({CallerKind.SCHEDULER, CallerKind.REPLICA})
@@ -97,6 +100,9 @@ class Gate:
         self._overdue_calls: set[_InFlight] = set()
         self._held_bytes = 0
         self._answering: set[asyncio.Task[None]] = set()
+        self._streams = Counter[str]()
+        """Open streams, by caller."""
+        self._ending = asyncio.Event()
 
     @property
     def busy(self) -> int:
@@ -140,7 +146,7 @@ class Gate:
         if isinstance(handler, asgi.OpenHandler | asgi.SlowHandler):
             await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
             return
-        fault = handler.fault if isinstance(handler, asgi.DecisionHandler) else _unavailable
+        fault = _fault_of(handler) or _unavailable
         if self.busy >= self._limits.concurrency:
             _TOO_MANY.inc()
             await asgi.put(fault(f"{self.busy} calls are in progress, which is the limit; try again"), send)
@@ -153,8 +159,40 @@ class Gate:
             self._held_bytes -= in_flight.read_bytes
             self._in_flight.pop(in_flight, None)
             self._overdue_calls.discard(in_flight)
-        if answer is not None and not in_flight.answered:
+        if answer is None or in_flight.answered:
+            if answer is not None and answer.stream is not None:
+                await answer.stream.aclose()
+        elif answer.stream is not None:
+            await self._put_stream(answer, caller, send, receive, fault)
+        else:
             await self._put(answer, send, fault)
+
+    async def _put_stream(
+        self,
+        answer: asgi.Response,
+        caller: Caller,
+        send: asgi.Send,
+        receive: asgi.Receive,
+        fault: Callable[[str], asgi.Response],
+    ) -> None:
+        """Send a stream, which takes no place among the calls. Nobody's streams take all places of the others."""
+        if self._streams.total() >= MAX_STREAMS or self._streams[caller.name] >= MAX_STREAMS_OF_CALLER:
+            _TOO_MANY_STREAMS.inc()
+            assert answer.stream is not None
+            await answer.stream.aclose()
+            await asgi.put(fault("too many streams are open; try again"), send)
+            return
+        self._streams[caller.name] += 1
+        try:
+            await asgi.put_stream(answer, send, receive, self._ending)
+        finally:
+            self._streams[caller.name] -= 1
+            if not self._streams[caller.name]:
+                del self._streams[caller.name]
+
+    def end_streams(self) -> None:
+        """End every stream, now and from now on: the port is about to close."""
+        self._ending.set()
 
     async def _put(self, answer: asgi.Response, send: asgi.Send, fault: Callable[[str], asgi.Response]) -> None:
         """Send an answer; its bytes count until the client reads them. Above the limit, send a fault instead. Always
@@ -185,7 +223,7 @@ class Gate:
                 raise _TooLarge
             body = await self._body(receive, in_flight)
             in_flight.is_read = True
-            fault = in_flight.fault if isinstance(handler, asgi.DecisionHandler) else _failed
+            fault = _fault_of(handler) or _failed
             return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
         except _Gone:
             return None
@@ -257,6 +295,11 @@ async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str]
         return fault("Aliquot failed to handle this call; see its log")
 
 
+def _fault_of(handler: asgi.Handler) -> Callable[[str], asgi.Response] | None:
+    """How a handler words the port's faults, if it does."""
+    return handler.fault if isinstance(handler, asgi.DecisionHandler | asgi.OwnRightsHandler) else None
+
+
 def _failed(why: str) -> asgi.Response:
     return asgi.text(why, 500)
 
@@ -267,7 +310,7 @@ def _call(
     query = scope.get("query_string", b"").decode("latin-1")
     known = dict(scope.get("headers", ())) if headers is None else headers
     host, _ = scope.get("client") or ("", 0)
-    return asgi.Call(tail, body, scope["path"], known, query, caller, host)
+    return asgi.Call(tail, body, scope["path"], known, query, caller, host, scope["method"])
 
 
 def _unavailable(why: str) -> asgi.Response:

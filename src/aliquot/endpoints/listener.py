@@ -101,6 +101,7 @@ class Listener:
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
+        self._gate.end_streams()
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving

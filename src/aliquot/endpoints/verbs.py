@@ -9,7 +9,7 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import came
-from aliquot.control import ControlPlane
+from aliquot.control import ControlPlane, Role
 from aliquot.control.placing.filter_results import demand_hash
 from aliquot.dialects import Demand, Dialect
 from aliquot.endpoints.extender import BadCall, BindCall, PreemptCall, Victims
@@ -95,19 +95,38 @@ class Verbs:
             return FilterResult([], Texts([(names, str(error))]))
         if demand is None:
             return FilterResult(names)
+        known = await self._reservable(pod, demand) if reserve else None
+        # from here on without waiting: nobody else may take the part between the decision and the reservation
         if reserve and self._pod_checks.compare(pod) is CacheMatch.SAME:
             self._plane.reservations.release(pod.metadata.uid)
-        result, judgement = self._judge(pod, demand, names)
+        result, judgement = self._judge(pod, demand, names, emptied=[] if reserve else self._emptied_for(pod, demand))
         if reserve:
             result = self._without_strangers(result, demand.dialect)
         if best_only and result.passed:
             result = self._best_of(result, judgement, demand)
-        if reserve and len(result.passed) == 1 and self._plane.leadership.may_commit:
+        if known is not None and len(result.passed) == 1:
             (node,) = result.passed
-            placement = judgement.placement(node)
-            if placement is not None and await self._reserve_passed(pod, node, demand, placement):
-                result = replace(result, reserved=node)  # without a placement, its victims still hold their cards
+            chosen = judgement.placement(node) if self._cluster.demand_of(known) == demand else None
+            if self.reserve(known, node, chosen=chosen):
+                result = replace(result, reserved=node)
         return result
+
+    async def _reservable(self, pod: Pod, demand: Demand) -> Pod | None:
+        """The cluster's version of a pod for which this server may reserve a part. None if the cluster does not have
+        the pod, or we do not serve its scheduler. If the API server no longer has its victims, waits until our informer
+        cache has seen them go, too: only then can anybody reserve their cards. Raises NotLeading and KubeError."""
+        if self._plane.leadership.role is Role.OBSERVING or not pod.metadata.uid:
+            return None
+        self._plane.leadership.require()
+        try:
+            known = await self.asked_pod(pod)
+        except (BadInput, Refused):
+            return None
+        uid, nominated = pod.metadata.uid, pod.status.nominated_node_name
+        victims = self._victims_held(uid, demand).get(nominated, [])
+        if not any([await self._is_alive(victim) for victim in victims]):
+            await self._see_gone(uid, demand, nominated)
+        return known
 
     def _remember(self, pod: Pod, result: FilterResult) -> None:
         """Record a result for bind and the requeuer. A result for a foreign pod, or for a body that differs from our
@@ -143,11 +162,13 @@ class Verbs:
     def _namespace_of_known(self, pod: Pod, match: CacheMatch) -> str | None:
         return pod.metadata.namespace if match is CacheMatch.SAME else None
 
-    def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[FilterResult, Judgement]:
+    def _judge(
+        self, pod: Pod, demand: Demand, names: Names, *, emptied: Collection[str]
+    ) -> tuple[FilterResult, Judgement]:
         columns = names.columns(self._cluster.fleet)
         judgement = self._cluster.judge(demand, columns)
         # the pod's own claim, from an unanswered Binding, does not count against a node
-        passing = [*self._cluster.claimed_by(demand), *self._emptied_for(pod, demand)]
+        passing = [*self._cluster.claimed_by(demand), *emptied]
         numbers = judgement.reasons_at(columns, but=passing)
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
@@ -201,16 +222,6 @@ class Verbs:
         best = min(tried) if tried else judgement.best(result.passed) or result.passed[0]
         others = {name: NOT_CHOSEN for name in result.passed if name != best}
         return replace(result, passed=[best], refused={**result.refused, **others})
-
-    async def _reserve_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
-        """Reserve the chosen placement. Return False, without changing the result, if the cluster does not have this
-        pod or we do not serve its scheduler."""
-        meta = pod.metadata
-        try:
-            known = await self._pod_checks.find(meta.name, meta.namespace, meta.uid)
-        except (BadInput, Refused):
-            return False
-        return self.reserve(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
 
     def reserve(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
         """Reserve a pod's cards on a node until it is bound there. Takes the cluster's version of the pod. Returns
@@ -266,6 +277,10 @@ class Verbs:
             if await self._is_alive(victim):
                 self._plane.preemptions.stay(uid, node)
                 return
+        await self._see_gone(uid, demand, node)
+
+    async def _see_gone(self, uid: str, demand: Demand | None, node: str) -> None:
+        """Wait until our informer cache has seen a pod's victims go from a node, at most `commit.look`."""
         until = self._plane.clock.monotonic() + self._plane.settings.commit.look
         with self._plane.changed.as_event() as changed:
             while node in self._victims_held(uid, demand) and (left := until - self._plane.clock.monotonic()) > 0:

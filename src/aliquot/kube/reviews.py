@@ -65,11 +65,12 @@ class Action:
     namespace: str = ""
     name: str = ""
     path: str = ""
+    version: str = ""
 
     def attributes(self) -> dict[str, Any]:
         if self.path:
             return {"nonResourceAttributes": {"verb": self.verb, "path": self.path}}
-        fields = ("verb", "resource", "group", "subresource", "namespace", "name")
+        fields = ("verb", "resource", "group", "version", "subresource", "namespace", "name")
         return {"resourceAttributes": {field: getattr(self, field) for field in fields if getattr(self, field)}}
 
 

@@ -84,6 +84,8 @@ LARGEST_HISTORY = MIB
 
 LARGEST_HEAD = 64 * KIB
 """Bytes of the first line and headers of a call, and of an answer of the API server."""
+LONGEST_PATH = 1024
+"""Characters of a path at the query API. Rights are remembered with it."""
 LONGEST_PROFILE = 300.0
 """Seconds."""
 MAX_SHOWN_NAMESPACES = 1000
@@ -162,6 +164,11 @@ MAX_READS = 64
 """Concurrent calls at the read endpoints. They wait for their turn, and schedulers need the port's other places."""
 MAX_READS_OF_CALLER = 4
 """Those of one caller, so that it leaves places, turns and reviews to others."""
+MAX_STREAMS, MAX_STREAMS_OF_CALLER = 512, 256
+"""Open watches on a port, and those of one caller. A port takes 1024 connections by default, and schedulers need some
+of them."""
+MAX_QUERY_EVENTS = 8192
+"""Events of each kind of object that the query API remembers. A watch that falls further behind gets 410."""
 MAX_EVENTS = 4096
 """Events that are counted when they repeat, and pods whose number of events is limited."""
 MAX_UNWRITTEN_DECISIONS = 100_000

@@ -139,6 +139,7 @@ NOT_BEGUN = ("", "Pending")
 class PodStatus(_Wire, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
+    start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: Sequence[ContainerStatus] | None = None
     init_container_statuses: Sequence[ContainerStatus] | None = None

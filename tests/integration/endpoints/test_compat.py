@@ -55,7 +55,7 @@ async def answers(room: Room, compat: Compat) -> tuple[Any, int]:
         pytest.param(Compat(maps=True), CONSTANT, None, 200, id="maps"),
         pytest.param(Compat(bind_faults=True), CONSTANT, CONSTANT, 500, id="bind-faults"),
         pytest.param(Compat(reasons=True), NAMED, NAMED, 200, id="reasons"),
-        pytest.param(Compat(True, True, True), NAMED, None, 500, id="all"),
+        pytest.param(Compat(True, True, True, True), NAMED, None, 500, id="all"),
     ],
 )
 async def test_each_compat_word_changes_only_what_it_names(

@@ -104,7 +104,7 @@ async def asked(endpoint: Endpoint, path: str, pod: Any, nodes: list[str], *, wh
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["names", "whole nodes"])
-@pytest.mark.parametrize("compat", [OURS, Compat(True, True, True)], ids=["ours", "as the original"])
+@pytest.mark.parametrize("compat", [OURS, Compat(True, True, True, True)], ids=["ours", "as the original"])
 @pytest.mark.parametrize(("routes", "path"), ENDPOINTS)
 async def test_passed_and_refused_nodes_are_the_nodes_of_the_call_in_order(
     room: Room, routes: Any, path: str, compat: Compat, whole: bool

@@ -37,6 +37,14 @@ async def nvidia(room: Room) -> AsyncIterator[Endpoint]:
         yield endpoint
 
 
+@pytest.fixture
+async def original(room: Room) -> AsyncIterator[Endpoint]:
+    """The same nodes behind an endpoint that returns every node, as the original's."""
+    await fill(room)
+    async with opened(room, NvidiaEndpoint(room.plane, None, Compat(every_node=True)).routes()) as endpoint:
+        yield endpoint
+
+
 async def fill(room: Room) -> None:
     await room.add_node(cards_of_models("t4", *["Tesla T4"] * 4))
     await room.add_node(cards_of_models("mixed", "Tesla T4", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB"))
@@ -62,12 +70,30 @@ MODELS = [
 
 @pytest.mark.parametrize(("count", "model", "passed"), MODELS)
 async def test_nodes_pass_if_they_have_enough_cards_of_the_model(
-    nvidia: Endpoint, count: int, model: str, passed: list[str]
+    original: Endpoint, count: int, model: str, passed: list[str]
 ) -> None:
-    reply = await nvidia.post(FILTER, names_call(wanting(count, model), NODES))
+    reply = await original.post(FILTER, names_call(wanting(count, model), NODES))
     assert (reply.status, list(reply.json)) == (200, KEYS)
     assert (reply.json["NodeNames"], reply.json["Error"]) == (passed, "")
     assert reply.json["FailedNodes"].keys() == set(NODES) - set(passed)
+    assert reply.json["FailedNodes"] == reply.json["FailedAndUnresolvableNodes"]
+
+
+@pytest.mark.parametrize(
+    ("count", "model", "best"),
+    [
+        pytest.param(1, "Tesla T4", "t4", id="four free cards of the model against one"),
+        pytest.param(1, "A100", "a100", id="four against two"),
+        pytest.param(4, "", "a100", id="no annotation: the first of the equal ones by name"),
+    ],
+)
+async def test_only_the_node_with_most_free_cards_of_the_model_passes(
+    nvidia: Endpoint, count: int, model: str, best: str
+) -> None:
+    reply = await nvidia.post(FILTER, names_call(wanting(count, model), NODES))
+    assert reply.json["NodeNames"] == [best]
+    assert reply.json["FailedNodes"].keys() == set(NODES) - {best}
+    assert all(reply.json["FailedNodes"].values())
     assert reply.json["FailedNodes"] == reply.json["FailedAndUnresolvableNodes"]
 
 
@@ -249,19 +275,15 @@ async def test_with_compat_maps_refused_nodes_are_not_named(room: Room) -> None:
     async with opened(room, NvidiaEndpoint(room.plane, None, Compat(maps=True)).routes()) as endpoint:
         reply = await endpoint.post(FILTER, names_call(wanting(1, "Tesla T4"), NODES))
     assert reply.body == (
-        b'{"Nodes":null,"NodeNames":["t4","mixed"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}\n'
+        b'{"Nodes":null,"NodeNames":["t4"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}\n'
     )
 
 
-async def test_a_filter_that_leaves_one_node_makes_a_reservation(nvidia: Endpoint) -> None:
-    """kube-scheduler filters the next pod before anybody can see where it bound this one."""
-    ledger = nvidia.room.plane.cluster.ledger
-    first, second = [await nvidia.room.put_pod(wanting(1, "Tesla T4", name=name)) for name in ("a", "b")]
-    for pod, passed in ((first, ["mixed"]), (second, []), (first, ["mixed"])):
-        reply = await nvidia.post(FILTER, names_call(pod, ["mixed", "a100"]))
-        assert reply.json["NodeNames"] == passed
-    uid = first["metadata"]["uid"]
-    assert ledger.nodes_of(uid) == {"mixed"}
-    reply = await nvidia.post(FILTER, names_call(first, ["mixed", "t4"]))
-    assert reply.json["NodeNames"] == ["mixed", "t4"]
-    assert ledger.nodes_of(uid) == frozenset(), "which of two it will be, only the scheduler knows"
+async def test_every_node_comes_back_without_a_reservation(original: Endpoint) -> None:
+    """Which of two it will be, only the scheduler knows."""
+    pod = await original.room.put_pod(wanting(1, "Tesla T4"))
+    ledger, uid = original.room.plane.cluster.ledger, pod["metadata"]["uid"]
+    for nodes, reserved in ((["mixed", "a100"], {"mixed"}), (["mixed", "t4"], set())):
+        reply = await original.post(FILTER, names_call(pod, nodes))
+        assert reply.json["NodeNames"] == [node for node in nodes if node != "a100"]
+        assert ledger.nodes_of(uid) == reserved

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NoReturn
 
 import structlog
@@ -18,6 +19,7 @@ from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import Lease
 from aliquot.model.load import FRESH_SECONDS, LOAD, NodeLoad, longest_silence, read_load
 from aliquot.model.records import NODE_LEASES
+from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 
@@ -47,6 +49,10 @@ class AgentHeartbeats:
         self._has_node = has_node
         self._missing: list[str] = []
         self._moved_at: dict[str, float] = {}
+        self._heard_from: set[str] = set()
+        """Leases that we saw renewed, or that were renewed just before the first list by their own account."""
+        self.heard: Signal[str] = Signal()
+        """Emitted with the node's name after a Lease has come, changed or gone."""
         self._measured_at: dict[str, float] = {}
         """By node, the time of its last sample by its own clock."""
         self._unread: dict[str, str] = {}
@@ -74,7 +80,7 @@ class AgentHeartbeats:
         now, late = self._clock.monotonic(), dict[str, float]()
         for lease in sorted(self.leases.all(), key=lambda lease: lease.metadata.name):
             silence = now - self._moved_at[lease.key]
-            if silence > longest_silence(lease.spec.lease_duration_seconds) and self._has_node(lease.metadata.name):
+            if silence > _seconds(lease) and self._has_node(lease.metadata.name):
                 late[lease.metadata.name] = silence
         return late
 
@@ -82,6 +88,16 @@ class AgentHeartbeats:
         """Seconds since we saw a node's agent renew its Lease; None if it has none."""
         moved_at = self._moved_at.get(f"{NODE_LEASES}/{node}")
         return None if moved_at is None else self._clock.monotonic() - moved_at
+
+    def lives(self, node: str) -> bool | None:
+        """Whether a node's agent renews its Lease in time; None if it has no Lease, or if nobody can tell yet."""
+        key = f"{NODE_LEASES}/{node}"
+        lease = self.leases.get(key)
+        if lease is None:
+            return None
+        if self._clock.monotonic() - self._moved_at[key] > _seconds(lease):
+            return False
+        return True if key in self._heard_from else None
 
     def has_fresh_load(self, node: str) -> bool:
         sample = self.samples.get(node)
@@ -108,15 +124,28 @@ class AgentHeartbeats:
             self._forget(old)
         elif old is None:
             self._moved_at[new.key] = self._clock.monotonic()
+            if self._is_recent(new):
+                self._heard_from.add(new.key)
             self._read(new, is_first=True)
         else:
             if old.spec != new.spec:
                 self._moved_at[new.key] = self._clock.monotonic()
+                self._heard_from.add(new.key)
             self._read(new)
+        self.heard.emit(_lease_of(old, new).metadata.name)
+
+    def _is_recent(self, lease: Lease) -> bool:
+        """By its own clock, which only spares a live agent some seconds of doubt after our start."""
+        try:
+            renewed = datetime.fromisoformat(lease.spec.renew_time or "").timestamp()
+        except ValueError:
+            return False
+        return abs(self._clock.wall_ns() / 1e9 - renewed) <= _seconds(lease)
 
     def _forget(self, lease: Lease) -> None:
         node = lease.metadata.name
         del self._moved_at[lease.key]
+        self._heard_from.discard(lease.key)
         self._measured_at.pop(node, None)
         self._unread.pop(node, None)
         self._lose_load(node)
@@ -154,6 +183,16 @@ class AgentHeartbeats:
         if self.samples.pop(node, None) is not None:
             self.cluster.apply(Loaded(node))
             self.history.forget_node(node)
+
+
+def _lease_of(old: Lease | None, new: Lease | None) -> Lease:
+    lease = new or old
+    assert lease is not None, "an informer event has an old or a new object"
+    return lease
+
+
+def _seconds(lease: Lease) -> int:
+    return longest_silence(lease.spec.lease_duration_seconds)
 
 
 def _named(what: str, nodes: list[str]) -> list[str]:

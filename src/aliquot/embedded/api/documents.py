@@ -2,7 +2,8 @@
 
 from aiohttp import web
 
-from aliquot.apiserver.answers import JSON, encode
+from aliquot.apiserver.answers import encode
+from aliquot.apiserver.media import JSON
 from aliquot.embedded.api import discovery, openapi
 
 _HEALTH = ("/healthz", "/livez", "/readyz")

@@ -6,8 +6,9 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 
 from aliquot.apiserver import lists
-from aliquot.apiserver.answers import JSON, Presenter, encode, wants_table
+from aliquot.apiserver.answers import Presenter, encode
 from aliquot.apiserver.eventlog import Stored
+from aliquot.apiserver.media import JSON, Form, accepted_form
 from aliquot.apiserver.objects import Object, dig, key_of, without_nulls
 from aliquot.apiserver.statuses import (
     Invalid,
@@ -126,7 +127,7 @@ class RequestHandler:
     def _presenter(self, request: web.Request, target: Target) -> Presenter:
         return Presenter(
             target.resource,
-            as_table=wants_table(request.headers.get("Accept", "")),
+            form=accepted_form(request.headers.get("Accept", ""), is_list=not target.name) or Form.OBJECT,
             include=request.query.get("includeObject", ""),
             clock=self._registry.clock,
         )

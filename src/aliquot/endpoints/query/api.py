@@ -1,0 +1,209 @@
+"""The query API over HTTP: documents, objects, lists and watches, for each caller by its own rights in Kubernetes."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from secrets import randbelow
+from typing import NoReturn, TypeVar
+from urllib.parse import parse_qsl
+
+from aliquot.apiserver import lists
+from aliquot.apiserver.answers import Presenter, encode
+from aliquot.apiserver.media import JSON, Form, accepted_form
+from aliquot.apiserver.objects import dig
+from aliquot.apiserver.statuses import (
+    Forbidden,
+    ForbiddenPath,
+    MethodNotAllowed,
+    NoSuchPath,
+    NotAcceptable,
+    NotFound,
+    StatusError,
+    Unavailable,
+)
+from aliquot.apiserver.store import Store
+from aliquot.apiserver.tables import check_include
+from aliquot.apiserver.watching import Watch, options_of
+from aliquot.clock import Clock
+from aliquot.control import ControlPlane
+from aliquot.endpoints import asgi
+from aliquot.endpoints.asgi import Caller, CallerKind
+from aliquot.endpoints.own_rights import OwnRights
+from aliquot.endpoints.query.discovery import discovery
+from aliquot.endpoints.query.documents import preferred
+from aliquot.endpoints.query.feed import STEP, Feed, first_revision
+from aliquot.endpoints.query.frames import OriginalPresenter, is_original
+from aliquot.endpoints.query.openapi import openapi
+from aliquot.endpoints.query.paths import Target, action_of, target_of
+from aliquot.endpoints.query.resources import QueryResource
+from aliquot.errors import Refused
+from aliquot.kube.reviews import Action
+from aliquot.model.bounds import LONGEST_PATH, MAX_QUERY_EVENTS
+
+_MASTERS = "system:masters"
+_READING = ("GET", "HEAD")
+_STRETCH_SECONDS = 0.005
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class _Presentation:
+    resource: QueryResource
+    form: Form
+    include: str = ""
+    is_original: bool = False
+
+
+class QueryApi:
+    """`run` it alongside the plane. `instance` names this process in resourceVersions; a random one by default."""
+
+    def __init__(self, plane: ControlPlane, rights: OwnRights, instance: int | None = None) -> None:
+        self._rights = rights
+        self._clock: Clock = plane.clock
+        first = first_revision(plane.clock, randbelow(STEP) if instance is None else instance)
+        self.store = Store(MAX_QUERY_EVENTS, first=first, step=STEP)
+        self.feed = Feed(plane, self.store)
+        self._documents = {**discovery(), **openapi()}
+        self._presenters: dict[_Presentation, Presenter] = {}
+        """Few: a resource has a handful of presentations. Watches with the same one share its frames."""
+
+    async def run(self) -> NoReturn:
+        await self.feed.run()
+
+    def routes(self) -> dict[tuple[str, str], asgi.Handler]:
+        return {asgi.OTHERWISE: asgi.OwnRightsHandler(self.answer, unavailable)}
+
+    def guarded(self, handler: asgi.Handler) -> asgi.Handler:
+        """A handler below this API for callers with the right to its path. Replicas have checked that already."""
+
+        async def answer(call: asgi.Call) -> asgi.Response:
+            if CallerKind.REPLICA not in call.caller.kinds:
+                await self._require(call.caller, action_of(call.method, call.path, {}))
+            return await handler(call)
+
+        return _with_status(answer)
+
+    async def answer(self, call: asgi.Call) -> asgi.Response:
+        return await _with_status(self._answer)(call)
+
+    async def _answer(self, call: asgi.Call) -> asgi.Response:
+        """Raises StatusError, and Refused if nobody can tell what the caller may see."""
+        if len(call.path) > LONGEST_PATH:
+            raise NoSuchPath
+        query: dict[str, str] = {}
+        for name, value in parse_qsl(call.query, keep_blank_values=True):
+            query.setdefault(name, value)
+        await self._require(call.caller, action_of(call.method, call.path, query))
+        path = call.path.rstrip("/") or "/"
+        if path in self._documents:
+            return self._document(call, path)
+        target = target_of(path)
+        if target is None:
+            raise NoSuchPath
+        if call.method not in _READING:
+            raise MethodNotAllowed
+        if not self.feed.is_complete:
+            raise Unavailable("this server has not seen the whole cluster yet")
+        return await self._objects(call, target, query)
+
+    async def _require(self, caller: Caller, action: Action) -> None:
+        if _MASTERS in caller.groups or await self._rights.allow(caller, action):
+            return
+        if action.path:
+            raise ForbiddenPath(caller.name, action.verb, action.path)
+        scope = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
+        what = f'resource "{action.resource}" in API group "{action.group}" {scope}'
+        raise Forbidden(action.group, action.resource, action.name, f'User "{caller.name}" cannot {action.verb} {what}')
+
+    def _document(self, call: asgi.Call, path: str) -> asgi.Response:
+        if call.method not in _READING:
+            raise MethodNotAllowed
+        chosen = preferred(self._documents[path], _accept(call))
+        tag = f'"{chosen.etag}"'.encode()
+        headers = ((b"etag", tag), (b"vary", b"Accept"))
+        if tag in (part.strip() for part in call.headers.get(b"if-none-match", b"").split(b",")):
+            return asgi.Response(b"", 304, headers=headers)
+        return asgi.Response(chosen.body, content_type=chosen.content_type.encode(), headers=headers)
+
+    # -- objects
+
+    async def _objects(self, call: asgi.Call, target: Target, query: Mapping[str, str]) -> asgi.Response:
+        form = accepted_form(_accept(call), is_list=not target.name)
+        if form is None:
+            raise NotAcceptable(JSON)
+        include = query.get("includeObject", "")
+        check_include(include)
+        if target.name:
+            presenter = self._presenter(_Presentation(target.resource, form, include))
+            stored = self.store.get(target.resource.collection, (target.namespace, target.name))
+            if stored is None:
+                raise NotFound(target.resource.group, target.resource.plural, target.name)
+            return asgi.Response(presenter.one(stored) + b"\n")
+        if lists.flag(query, "watch"):
+            original = is_original(target.resource, form, query)
+            return self._watch(target, _Presentation(target.resource, form, include, original), query)
+        return await self._list(target, self._presenter(_Presentation(target.resource, form, include)), query)
+
+    def _presenter(self, wanted: _Presentation) -> Presenter:
+        made = self._presenters.get(wanted)
+        if made is None:
+            if wanted.is_original:
+                made = OriginalPresenter(wanted.resource, self._now)
+            else:
+                made = Presenter(wanted.resource, form=wanted.form, include=wanted.include, clock=self._now)
+            self._presenters[wanted] = made
+        return made
+
+    def _watch(self, target: Target, wanted: _Presentation, query: Mapping[str, str]) -> asgi.Response:
+        chosen = lists.selection(target.resource, target.namespace, "", query)
+        watch = Watch(self.store, target.resource, chosen, self._presenter(wanted), options_of(query))
+        return asgi.Response(b"", stream=watch.frames())
+
+    async def _list(self, target: Target, presenter: Presenter, query: Mapping[str, str]) -> asgi.Response:
+        """Schedulers are answered between two stretches of a long list."""
+        chosen = lists.selection(target.resource, target.namespace, "", query)
+        page = lists.page(self.store, target.resource, chosen, query)
+        items = [presenter.item(item) async for item in self._with_pauses(page.items)]
+        return asgi.Response(presenter.whole(items, page.metadata) + b"\n")
+
+    async def _with_pauses(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
+        began = self._clock.monotonic()
+        for item in items:
+            yield item
+            if self._clock.monotonic() - began > _STRETCH_SECONDS:
+                await self._clock.sleep(0)
+                began = self._clock.monotonic()
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
+
+
+def _with_status(handler: asgi.Handler) -> asgi.Handler:
+    """A handler whose errors become `Status` objects."""
+
+    async def answer(call: asgi.Call) -> asgi.Response:
+        try:
+            return await handler(call)
+        except StatusError as error:
+            return refusal(error)
+        except Refused as error:
+            return refusal(Unavailable(str(error)))
+
+    return answer
+
+
+def _accept(call: asgi.Call) -> str:
+    return call.headers.get(b"accept", b"").decode("latin-1")
+
+
+def refusal(error: StatusError) -> asgi.Response:
+    """An error as a `Status` object."""
+    seconds = dig(error.details, "retryAfterSeconds")
+    headers = ((b"retry-after", str(seconds).encode()),) if seconds is not None else ()
+    return asgi.Response(encode(error.status()) + b"\n", error.code, headers=headers)
+
+
+def unavailable(why: str) -> asgi.Response:
+    """A fault of the port as a `Status` object."""
+    return refusal(Unavailable(why))
