@@ -62,6 +62,7 @@ class FakeCard:
     model: str = "Tesla T4"
     mib: int = 15360
     bus: int = 0x3B
+    brand: int | None = pynvml.NVML_BRAND_TESLA
     numa: int | None = None
     ancestors: dict[str, int] = field(default_factory=dict)
     """The level of the closest common ancestor, by the other card's uuid."""
@@ -214,6 +215,9 @@ class FakeNvml:
 
     def nvmlDeviceGetPciInfo(self, handle: Any) -> Any:
         return _pci(self._card("nvmlDeviceGetPciInfo", handle))
+
+    def nvmlDeviceGetBrand(self, handle: Any) -> int:
+        return _supported(self._card("nvmlDeviceGetBrand", handle).brand)
 
     def nvmlDeviceGetNumaNodeId(self, handle: Any) -> int:
         return _supported(self._card("nvmlDeviceGetNumaNodeId", handle).numa)

@@ -34,8 +34,17 @@ def devices(nvml: FakeNvml, root: Path) -> NvidiaDevices:
 def test_a_card_is_read_as_nvml_reports_it(tmp_path: Path) -> None:
     card = FakeCard("GPU-1", minor=7, model="Tesla T4", mib=15360, numa=1)
     machine = devices(FakeNvml(card, driver="550.90.07"), tmp_path).read()
-    assert machine.gpus == (Gpu("GPU-1", 0, 7, "Tesla T4", 15360, numa=1),)
+    read = Gpu("GPU-1", 0, 7, "Tesla T4", 15360, numa=1, brand="BRAND_TESLA", bus_id="00000000:3B:00.0")
+    assert machine.gpus == (read,)
     assert (machine.driver, machine.faults) == ("550.90.07", {})
+
+
+@pytest.mark.parametrize(
+    ("number", "brand"), [(15, "BRAND_GEFORCE_RTX"), (99, "BRAND_UNKNOWN"), (None, "BRAND_UNKNOWN")]
+)
+def test_a_brand_that_nobody_knows_fails_no_card(tmp_path: Path, number: int | None, brand: str) -> None:
+    (gpu,) = devices(FakeNvml(FakeCard("GPU-1", brand=number)), tmp_path).read().gpus
+    assert gpu.brand == brand
 
 
 @pytest.mark.parametrize(
@@ -143,6 +152,7 @@ def test_a_card_that_cools_down_is_healthy_again(tmp_path: Path) -> None:
 def test_functions_that_an_old_driver_lacks_fail_no_card(tmp_path: Path) -> None:
     nvml = FakeNvml(FakeCard("GPU-1"), FakeCard("GPU-2", minor=1, bus=0x5E))
     too_new = {
+        "nvmlDeviceGetBrand",
         "nvmlDeviceGetFieldValues",
         "nvmlDeviceGetMigMode",
         "nvmlDeviceGetNumaNodeId",

@@ -25,12 +25,13 @@ def read(root: Path, *cards: FakeCard) -> tuple[Gpu, ...]:
 
 
 def test_an_instance_is_a_card_with_a_parent_and_a_profile(tmp_path: Path, card: FakeCard) -> None:
-    parent = Gpu("GPU-1", 1, 3, A100, 40960)
+    parent = Gpu("GPU-1", 1, 3, A100, 40960, brand="BRAND_TESLA", bus_id="00000000:3B:00.0")
     small = replace(parent, uuid="MIG-1", index=2090, mib=4864, parent="GPU-1", profile="1g.5gb")
     large = replace(small, uuid="MIG-2", index=2020, mib=19968, profile="3g.20gb")
     whole = FakeCard("GPU-0", bus=1)
     gpus = read(tmp_path, whole, card)
-    assert gpus == (Gpu("GPU-0", 0, 0, "Tesla T4", 15360), parent, large, small)
+    other = Gpu("GPU-0", 0, 0, "Tesla T4", 15360, brand="BRAND_TESLA", bus_id="00000000:01:00.0")
+    assert gpus == (other, parent, large, small)
     cards = NodeGpus("n1", gpus, 1024)
     assert [gpu.uuid for gpu in gpus if cards.sells(gpu)] == ["GPU-0", "MIG-2", "MIG-1"]
     assert read_inventory("n1", write_inventory(cards)) == cards

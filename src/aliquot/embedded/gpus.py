@@ -72,6 +72,8 @@ class SimulatedGpus:
                 model=model,
                 mib=MODELS[model],
                 numa=_numa(index, len(models)),
+                brand="BRAND_NVIDIA",
+                bus_id=f"00000000:{index + 1:02X}:00.0",
             )
             for index, model in enumerate(models)
         ]

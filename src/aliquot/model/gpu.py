@@ -36,6 +36,7 @@ class Gpu:
     device node) can differ.
 
     `slots` is the number of MPS slots of the card. `parent` and `profile` (such as 1g.5gb) make it a MIG instance.
+    `brand` and `bus_id` are NVML's words, empty if nobody says them.
     """
 
     uuid: str = field(metadata=NOT_JUDGED)
@@ -50,6 +51,8 @@ class Gpu:
     mode: Mode = Mode.ANY
     parent: str = field(default="", metadata=NOT_JUDGED)
     profile: str = ""
+    brand: str = field(default="", metadata=NOT_JUDGED)
+    bus_id: str = field(default="", metadata=NOT_JUDGED)
     links: tuple[Link, ...] = field(default=(), metadata=NOT_JUDGED)
 
 

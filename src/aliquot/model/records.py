@@ -74,6 +74,8 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     mode: Mode = Mode.ANY
     parent: _Name = ""
     profile: _Name = ""
+    brand: _Name = ""
+    bus_id: _Name = ""
     links: Annotated[dict[_Name, _Amount], msgspec.Meta(max_length=MAX_CARDS)] = {}
     """How well each other card of the node is reached, by uuid."""
 

@@ -17,6 +17,14 @@ from aliquot.model import Gpu
 _MIB = 2**20
 
 
+_BRANDS = (
+    *("UNKNOWN", "QUADRO", "TESLA", "NVS", "GRID", "GEFORCE", "TITAN"),
+    *("NVIDIA_VAPPS", "NVIDIA_VPC", "NVIDIA_VCS", "NVIDIA_VWS", "NVIDIA_VGAMING"),
+    *("QUADRO_RTX", "NVIDIA_RTX", "NVIDIA", "GEFORCE_RTX", "TITAN_RTX"),
+)
+"""By NVML's number, in the words of nvidia-gpu-scheduler, which knows no others."""
+
+
 @dataclass(frozen=True)
 class Card:
     """What a card says about itself. Its `gpu` has no links: they depend on the other cards."""
@@ -40,7 +48,8 @@ class Card:
 def read_card(nvml: Nvml, place: int, sysfs: Path, processes: ProcessLists) -> Card:
     """The card at a place in NVML's order. Raises NVMLError if it does not answer."""
     handle = nvml.nvmlDeviceGetHandleByIndex(place)
-    bus_id = _bus_id(nvml.nvmlDeviceGetPciInfo(handle))
+    pci = nvml.nvmlDeviceGetPciInfo(handle)
+    bus_id = _bus_id(pci)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     gpu = Gpu(
         uuid=nvml.nvmlDeviceGetUUID(handle),
@@ -49,6 +58,8 @@ def read_card(nvml: Nvml, place: int, sysfs: Path, processes: ProcessLists) -> C
         model=nvml.nvmlDeviceGetName(handle),
         mib=memory.total // _MIB,
         numa=_numa(nvml, handle, bus_id, sysfs),
+        brand=_brand(nvml, handle),
+        bus_id=pci.busId,
     )
     nvlinks, switch_links, has_links = _nvlinks(nvml, handle)
     has_mig = mig.has_mig(nvml, handle)
@@ -81,6 +92,11 @@ def _usage(nvml: Nvml, handle: Handle, memory_bytes: int, nvlinks: int | None) -
         nvlink_received_bytes=counted.nvlink_received_bytes,
         nvlink_errors=counted.nvlink_errors,
     )
+
+
+def _brand(nvml: Nvml, handle: Handle) -> str:
+    number = if_known(pynvml.NVML_BRAND_UNKNOWN, nvml.nvmlDeviceGetBrand, handle)
+    return f"BRAND_{_BRANDS[number] if number < len(_BRANDS) else _BRANDS[0]}"
 
 
 def _bus_id(pci: pynvml.nvmlPciInfo_t) -> str:

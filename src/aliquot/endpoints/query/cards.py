@@ -16,7 +16,9 @@ def card(gpu: Gpu, node: str) -> Object:
     """What the original says of a card. It omits what it does not know."""
     known = {
         "device_id": gpu.uuid,
+        "device_brand": gpu.brand,
         "device_model": gpu.model,
+        "device_busid": gpu.bus_id,
         "device_node": node,
     }
     return {name: value for name, value in known.items() if value}
