@@ -13,7 +13,7 @@ from aliquot.apiserver.objects import Object, key_of
 from aliquot.apiserver.store import Store
 from aliquot.clock import Clock, came, rfc3339
 from aliquot.control import ControlPlane
-from aliquot.control.inputs.pod_use import uses
+from aliquot.control.inputs.pod_use import pod_uses
 from aliquot.endpoints.query.nodes import Health, node_object
 from aliquot.endpoints.query.pods import name_of, pod_metadata, pod_spec, pod_status
 from aliquot.endpoints.query.resources import GPU_INFOS, POD_GPUS, POD_RESOURCES, QueryResource
@@ -153,7 +153,7 @@ class Feed:
         """Returns whether there are any."""
         cluster = self._plane.cluster
         entries, cards = cluster.ledger.entries(node), cluster.cards(node)
-        used = uses(load, entries) if load else {}
+        used = pod_uses(load, entries, cards) if load else {}
         before, now = self._pods.pop(node, set()), set()
         for entry in entries:
             pod = self._plane.pods.with_uid(entry.uid)

@@ -1,7 +1,7 @@
 """PodResource, GpuPod and PodGpu: a pod with the cards of each of its containers."""
 
 from aliquot.apiserver.objects import Object
-from aliquot.control.inputs.pod_use import Use
+from aliquot.control.inputs.pod_use import PodUse
 from aliquot.dialects.card_labels import label_value
 from aliquot.endpoints.query.cards import MIB, card, held, missing_card, percent
 from aliquot.endpoints.query.labels import MODEL, NAMESPACE, NODE, ORIGINAL_NODE, only
@@ -36,12 +36,13 @@ def _device(part: Slice, cards: NodeGpus) -> Object:
     return {**known, **held(part.charge)}
 
 
-def pod_status(changed: str, use: Use | None) -> Object:
+def pod_status(changed: str, use: PodUse | None) -> Object:
     """`changed` is when the pod's cards last changed."""
     if use is None:
         return {"last_changed_time": changed}
     cores = {} if use.cores is None else {"cores_used": percent(use.cores)}
-    return {"last_changed_time": changed, **cores, "memory_used": use.memory_bytes // MIB}
+    memory = {} if use.memory_bytes is None else {"memory_used": use.memory_bytes // MIB}
+    return {"last_changed_time": changed, **cores, **memory}
 
 
 def pod_metadata(pod: Pod, spec: Object) -> Object:
