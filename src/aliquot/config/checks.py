@@ -115,6 +115,19 @@ def _tls(config: ServerConfig) -> Iterator[str]:
             yield f"{path}: needs TLS, so set listen.tls.certFile"
 
 
+def _query_api(config: ServerConfig) -> Iterator[str]:
+    query = config.query_api
+    if query.ca_file and not config.listen.tls.cert_file:
+        yield "queryApi.caFile: the server makes the certificate and knows its CA, unless listen.tls.certFile is set"
+    for name in query.api_services:
+        version, dot, group = name.partition(".")
+        if not (version and dot and group):
+            yield f"queryApi.apiServices: {name} is not a name of an APIService, VERSION.GROUP"
+    for name in query.endpoints:
+        if not getattr(config.endpoints, name).enabled:
+            yield f"queryApi.enabled: needs the port of endpoints.{name}, which is disabled"
+
+
 def _callers(config: ServerConfig) -> Iterator[str]:
     for key, kinds in (("callers.users", config.callers.users), ("callers.groups", config.callers.groups)):
         for name, kind in kinds.items():
@@ -136,10 +149,10 @@ def _callers(config: ServerConfig) -> Iterator[str]:
 
 
 def _listening(config: ServerConfig) -> Iterator[tuple[str, str, str]]:
-    """Each open port: the key that says who gets answers, the address, and that key's value."""
+    """Each open port, except the query API's: the key that says who gets answers, the address, and that key's value."""
     for name in ENDPOINTS:
         endpoint = getattr(config.endpoints, name)
-        if endpoint.enabled:
+        if endpoint.enabled and name not in config.query_api.endpoints:
             yield f"endpoints.{name}.callers", config.listen.address, endpoint.callers
     native = config.endpoints.native
     if config.listen.health_port and not native.enabled:  # whoever may read at the native endpoint may read there
@@ -181,6 +194,7 @@ _CHECKS: tuple[Callable[[ServerConfig], Iterator[str]], ...] = (
     _bodies,
     _compat,
     _tls,
+    _query_api,
     _callers,
     _lease,
     _prefixes,

@@ -18,6 +18,7 @@ from aliquot.config.sections.placement import (
     QuotaSection,
     SearchSection,
 )
+from aliquot.config.sections.query_api import QueryApiSection
 from aliquot.config.sections.replicas import LeaseSection, ReplicasSection
 from aliquot.model import Pod
 
@@ -36,6 +37,7 @@ class ServerConfig(Section, frozen=True):
     listen: ListenSection = ListenSection()
     endpoints: EndpointsSection = EndpointsSection()
     volcano: VolcanoSection = VolcanoSection()
+    query_api: QueryApiSection = QueryApiSection()
     callers: CallersSection = field(default_factory=CallersSection)
     schedulers: Annotated[
         str,

@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):
         if not self._all.admit(self):
             transport.abort()
         elif (callers := self._all.gate.callers) is not None:
-            self.app = self._all.gate.of(callers, transport.get_extra_info("peercert"))
+            self.app = self._all.gate.of(callers.peer(transport))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.forget(self)

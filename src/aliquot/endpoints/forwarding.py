@@ -1,6 +1,7 @@
 """Forward calls: any replica accepts them, the leader decides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -11,7 +12,7 @@ from aliquot import metrics
 from aliquot.control import ControlPlane, Role
 from aliquot.endpoints import access_log, asgi
 from aliquot.endpoints.asgi import CallerKind
-from aliquot.endpoints.tls import Certificates
+from aliquot.endpoints.tls import ReachesReplicas
 
 _log = structlog.get_logger()
 
@@ -19,6 +20,17 @@ _MARK = "X-Aliquot-Forwarded"
 _REACH_SECONDS = 1.0
 _NOT_ACCEPTED = (401, 403)
 _LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to reach an endpoint of another replica. With certificates, a leader that speaks TLS must present a
+    certificate for `tls_name` or its address. `token` proves that we are a replica if our certificate does not; it may
+    raise OSError."""
+
+    certificates: ReachesReplicas | None = None
+    tls_name: str = ""
+    token: Callable[[], str] = str
 
 
 class Forwarder:
@@ -29,16 +41,13 @@ class Forwarder:
         plane: ControlPlane,
         *,
         seconds: float,
-        certificates: Certificates | None = None,
-        tls_name: str = "",
-        token: Callable[[], str] = str,
+        way: Way | None = None,
+        ways: Mapping[str, Way] | None = None,
     ) -> None:
-        """With certificates, a leader that speaks TLS must present a certificate for `tls_name` or its address. `token`
-        proves that we are a replica if our certificate does not; it may raise OSError."""
-        self._token = token
+        """`ways` are those of endpoints that have one of their own."""
         self._plane = plane
-        self._certificates = certificates
-        self._tls_name = tls_name or None
+        self._way = way or Way()
+        self._ways = ways or {}
         self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
         self._session: aiohttp.ClientSession | None = None
         self._logged: set[str] = set()
@@ -89,17 +98,18 @@ class Forwarder:
         if not url:
             return f"the leader {leadership.holder} has no {endpoint} endpoint"
         assert self._session is not None, "use the forwarder with `async with`"
+        way = self._ways.get(endpoint, self._way)
         try:
             headers = {
                 _MARK: "1",
                 "Content-Type": "application/json",
                 access_log.ON_BEHALF_OF: access_log.introduced(call),
             }
-            if url.startswith("https:") and (token := self._token()):
+            if url.startswith("https:") and (token := way.token()):
                 headers["Authorization"] = f"Bearer {token}"
-            trust = self._certificates.reaching if self._certificates else True
+            trust = way.certificates.reaching if way.certificates else True
             asking = self._session.post(
-                url + call.path, data=call.body, headers=headers, ssl=trust, server_hostname=self._tls_name
+                url + call.path, data=call.body, headers=headers, ssl=trust, server_hostname=way.tls_name or None
             )
             async with asking as response:
                 if response.status in _NOT_ACCEPTED:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import structlog
 
@@ -12,7 +12,7 @@ from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import ANYONE, Caller, CallerKind
-from aliquot.endpoints.callers import Callers, refusal
+from aliquot.endpoints.callers import Peer, PortCallers
 from aliquot.model.bounds import MAX_STREAMS, MAX_STREAMS_OF_CALLER
 
 _log = structlog.get_logger()
@@ -89,7 +89,7 @@ class Gate:
         routes: asgi.Routes,
         limits: Limits = USUAL,
         clock: Clock | None = None,
-        callers: Callers | None = None,
+        callers: PortCallers | None = None,
     ) -> None:
         """With `callers`, serve only callers that it knows; see `of`."""
         self.callers = callers
@@ -113,22 +113,19 @@ class Gate:
         """Serve any caller."""
         await self._answer_caller(ANYONE, scope, receive, send)
 
-    def of(self, callers: Callers, certificate: Mapping[str, Any] | None) -> asgi.App:
-        """The application of a connection with this client certificate. Open routes answer every caller: kubelet's
-        probes present no credentials."""
-        certified = callers.by_certificate(certificate)
+    def of(self, peer: Peer) -> asgi.App:
+        """The application of a connection. Open routes answer every caller: kubelet's probes present no credentials."""
 
         async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
             found = self._routes.find(scope["method"], scope["path"])
             if isinstance(found, tuple) and isinstance(found[0], asgi.OpenHandler):
                 await self(scope, receive, send)
                 return
-            proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-            caller = await callers.identify(certified, proof)
+            caller = await peer.caller(scope)
             if isinstance(caller, Caller):
                 handler = found[0] if isinstance(found, tuple) else None
                 wanted = _DECIDED_FOR if isinstance(handler, asgi.DecisionHandler) else _SHOWN_TO
-                refused = None if isinstance(handler, asgi.OwnRightsHandler) else refusal(caller, wanted)
+                refused = None if isinstance(handler, asgi.OwnRightsHandler) else peer.refusal(caller, wanted)
                 if refused is None:
                     await self._answer_caller(caller, scope, receive, send)
                     return

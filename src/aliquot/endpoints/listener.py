@@ -13,17 +13,17 @@ import uvicorn
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.endpoints.asgi import Routes
-from aliquot.endpoints.callers import Callers
+from aliquot.endpoints.callers import PortCallers
 from aliquot.endpoints.connections import KEEP_ALIVE_SECONDS, Connections
 from aliquot.endpoints.limits import USUAL, Gate, Limits
-from aliquot.endpoints.tls import Certificates
+from aliquot.endpoints.tls import ServesTls
 from aliquot.errors import BadConfig
 
 _GRACE_SECONDS = 3.0
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, gate: Gate, limits: Limits, tls: Certificates | None, clock: Clock):
+    def __init__(self, config: uvicorn.Config, gate: Gate, limits: Limits, tls: ServesTls | None, clock: Clock):
         super().__init__(config)
         self.connections = Connections(config, self.server_state, gate, limits, clock)
         self._tls = tls
@@ -62,8 +62,8 @@ class Listener:
         setting: str = "",
         grace: float = _GRACE_SECONDS,
         limits: Limits = USUAL,
-        certificates: Certificates | None = None,
-        callers: Callers | None = None,
+        certificates: ServesTls | None = None,
+        callers: PortCallers | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._address = address

@@ -7,7 +7,7 @@ files change nothing. An expired or not yet valid certificate does not replace a
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import structlog
 
@@ -16,6 +16,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.endpoints.validity import Validity, validity_of
 from aliquot.errors import BadConfig
 from aliquot.plain import why
+from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 
@@ -44,6 +45,21 @@ class Files:
         return tuple(filter(None, (self.cert, self.key, self.client_ca, self.replica_ca)))
 
 
+class ServesTls(Protocol):
+    """What a listener needs for TLS."""
+
+    @property
+    def serving(self) -> ssl.SSLContext:
+        """Hands each handshake to the newest context."""
+
+
+class ReachesReplicas(Protocol):
+    """What calls to other replicas need for TLS."""
+
+    @property
+    def reaching(self) -> ssl.SSLContext: ...
+
+
 class Certificates:
     """Load the certificates; `run` follows them. Raises BadConfig, naming the key and the file, if they are unusable at
     startup. An expired or not yet valid certificate is better than none; `notes` reports it."""
@@ -59,6 +75,7 @@ class Certificates:
         self.serving = _serving(files)
         """For listeners, never replaced: it hands each handshake to the newest context."""
         self.serving.sni_callback = self._hand_over
+        self.changed: Signal[None] = Signal()
         self._count()
 
     def notes(self) -> list[str]:
@@ -98,6 +115,7 @@ class Certificates:
         self._trouble = ""
         _APPLIED.inc()
         _log.info("loaded new certificates", files=self._files.all(), until=validity.until)
+        self.changed.emit(None)
 
     def _keep(self, why: str) -> None:
         if why != self._trouble:
@@ -131,12 +149,17 @@ def _validity(files: Files) -> Validity:
         raise BadConfig(f"{_named(files)}: cannot read the certificate: {why(error)}") from error
 
 
-def _serving(files: Files) -> ssl.SSLContext:
+def server_context(least: ssl.TLSVersion) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = files.least
+    context.minimum_version = least
     # ssl does not check a resumed session against the current CA
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
+    return context
+
+
+def _serving(files: Files) -> ssl.SSLContext:
+    context = server_context(files.least)
     _own_pair(context, files)
     if files.client_ca:
         # a client without a certificate may have a token; kubelet's probes have neither (Gate.of)

@@ -31,6 +31,28 @@ class ConfigMap(Object, frozen=True):
     data: dict[str, str] | None = None
 
 
+class Secret(Object, frozen=True):
+    data: dict[str, str] | None = None
+    """Values in base64."""
+
+
+class ServiceReference(msgspec.Struct, rename="camel", frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class ApiServiceSpec(msgspec.Struct, rename="camel", frozen=True):
+    service: ServiceReference | None = None
+    """None if kube-apiserver serves the group itself."""
+    ca_bundle: str | None = None
+    """PEM in base64."""
+    insecure_skip_tls_verify: bool = msgspec.field(name="insecureSkipTLSVerify", default=False)
+
+
+class ApiService(Object, frozen=True):
+    spec: ApiServiceSpec = ApiServiceSpec()
+
+
 class BudgetSpec(msgspec.Struct, rename="camel", frozen=True):
     selector: LabelSelector | None = None
 
@@ -114,6 +136,8 @@ PENDING_PODS = ApiResource("api/v1", "pods", PendingPod, namespaced=True)
 """Pods, each read with all that kube-scheduler weighs."""
 NODES = ApiResource("api/v1", "nodes", Node, namespaced=False)
 CONFIG_MAPS = ApiResource("api/v1", "configmaps", ConfigMap, namespaced=True)
+SECRETS = ApiResource("api/v1", "secrets", Secret, namespaced=True)
+API_SERVICES = ApiResource("apis/apiregistration.k8s.io/v1", "apiservices", ApiService, namespaced=False)
 NAMESPACES = ApiResource("api/v1", "namespaces", Object, namespaced=False)
 EVENTS = ApiResource("api/v1", "events", Event, namespaced=True)
 LEASES = ApiResource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)

@@ -160,6 +160,8 @@ MAX_KNOWN_RIGHTS = 4096
 MAX_REVIEWS = 8
 """Concurrent token reviews, so that made-up tokens do not keep the API server busy. Tokens that were accepted before
 have as many again, and so have the rights of callers."""
+MAX_WAITING_REVIEWS = 1000
+"""Reviews of callers' rights that run or wait. Beyond this, a caller is told to try again."""
 MAX_READS = 64
 """Concurrent calls at the read endpoints. They wait for their turn, and schedulers need the port's other places."""
 MAX_READS_OF_CALLER = 4

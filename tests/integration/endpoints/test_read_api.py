@@ -22,7 +22,7 @@ from aliquot.endpoints.tokens import Tokens
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS
+from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS, MAX_WAITING_REVIEWS
 from aliquot.model.load import CardLoad, NodeLoad, PodLoad
 from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
 from tests.integration.endpoints.serving import served
@@ -330,21 +330,35 @@ async def test_a_right_is_reviewed_once_a_minute_and_a_missing_one_every_ten_sec
 async def test_reviews_at_once_are_bounded_and_equal_questions_are_asked_once(
     scripted: ScriptedApi, client: Client, clock: Clock
 ) -> None:
+    """A burst of callers waits for its turn; a flood is refused."""
     rights, arrived, release = OwnRights(client, clock), asyncio.Event(), asyncio.Event()
     for _ in range(MAX_REVIEWS):
         scripted.script("POST", "subjectaccessreviews", held(arrived, release))
     asking = [asyncio.create_task(rights.allow(Caller(ADMIN, frozenset()), LIST_PODS)) for _ in range(20)]
     await arrived.wait()
-    others = [Caller(f"user-{number}", frozenset()) for number in range(MAX_REVIEWS)]
+    others = [Caller(f"user-{number}", frozenset()) for number in range(MAX_WAITING_REVIEWS)]
     waiting = [asyncio.create_task(rights.allow(caller, LIST_PODS)) for caller in others[:-1]]
     await until(lambda: len(scripted.writes()) == MAX_REVIEWS, "as many reviews as may be")
 
     with pytest.raises(Refused, match="too many callers"):
         await rights.allow(others[-1], LIST_PODS)
+    assert len(scripted.writes()) == MAX_REVIEWS, "the others wait"
 
     release.set()
     assert not any(await asyncio.gather(*asking, *waiting))
-    assert len(scripted.writes()) == MAX_REVIEWS
+    assert len(scripted.writes()) == MAX_WAITING_REVIEWS
+
+
+async def test_a_right_can_be_known_for_a_shorter_time(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    rights, master = OwnRights(client, clock, given_seconds=10.0), Caller("root", frozenset(), ("system:masters",))
+    allowed = body(b'{"status":{"allowed":true}}', 201)
+    scripted.script("POST", "subjectaccessreviews", allowed, allowed)
+    for seconds, reviews in ((0.0, 1), (9.0, 1), (2.0, 2)):
+        await clock.move(seconds)
+        assert await rights.allow(Caller("jane", frozenset()), LIST_PODS)
+        assert len(scripted.writes()) == reviews
+    assert await rights.allow(master, LIST_PODS)
+    assert len(scripted.writes()) == 2, "every API server allows it everything"
 
 
 async def test_a_right_is_reviewed_with_all_that_the_token_said(

@@ -18,15 +18,27 @@ class Authentication:
     def __init__(self, config: ServerConfig, client: Client) -> None:
         self._config = config
         self._tokens = Tokens(client, SystemClock(), config.callers.audience)
-        known = Known(_kinds(config.callers.users), _kinds(config.callers.groups), config.replicas.tls_name)
-        self._callers = Callers(known, self._tokens, replica_token(config))
+        self._callers = self._with_replica_name(config.replicas.tls_name)
         self._is_used = False
         self.open_endpoints = [
             f"the {name} endpoint answers anyone who can reach its port (endpoints.{name}.callers is anyone)"
             for name in ENDPOINTS
-            if (endpoint := getattr(config.endpoints, name)).enabled and endpoint.callers == "anyone"
+            if (endpoint := getattr(config.endpoints, name)).enabled
+            and endpoint.callers == "anyone"
+            and name not in config.query_api.endpoints
         ]
         """A note for each endpoint that is configured to answer anyone."""
+
+    def _with_replica_name(self, name: str) -> Callers:
+        """Callers as configured. Those with a certificate for this name are replicas."""
+        callers = self._config.callers
+        return Callers(
+            Known(_kinds(callers.users), _kinds(callers.groups), name), self._tokens, replica_token(self._config)
+        )
+
+    def for_query_port(self, replica_name: str) -> Callers:
+        self._is_used = True
+        return self._with_replica_name(replica_name)
 
     def for_port(self, endpoint: str, address: str) -> Callers | None:
         """The check of callers for an endpoint's port. None if the port answers anyone."""

@@ -14,7 +14,9 @@ from aliquot import logs
 from aliquot.app.server.authentication import Authentication
 from aliquot.app.server.endpoints import endpoints
 from aliquot.app.server.observability import extra_routes, health_port, open_debug_port
+from aliquot.app.server.query_port import QueryPort
 from aliquot.app.server.transport import advertised_urls, certificates, forwarder, limits
+from aliquot.clock import SystemClock
 from aliquot.config.checks import doubts
 from aliquot.config.configured_dialects import configured_dialects, set_policies
 from aliquot.config.live_config import LiveConfig
@@ -93,15 +95,18 @@ async def _serve(
     live.on_change(apply)
     with _decision_log(config, plane):
         shown = certificates(config)
+        authentication = Authentication(config, client)
+        query = await _query_port(config, client, shown, authentication)
         async with (
             asyncio.TaskGroup() as tasks,
-            forwarder(config, plane, shown) as forwarding,
+            forwarder(config, plane, shown, query.ways() if query else {}) as forwarding,
             AsyncExitStack() as stack,
         ):
-            authentication = Authentication(config, client)
-            notes = _notes(live, shown, authentication)
+            notes = _notes(live, shown, authentication, query)
             await stack.enter_async_context(health_port(config, plane, side, notes, shown))
-            listeners = await _listeners(live, plane, forwarding, shown, authentication, notes, port_setting, stack)
+            listeners = await _listeners(
+                live, plane, forwarding, shown, authentication, query, notes, port_setting, stack
+            )
             ports = {name: listener.port for name, listener in listeners.items()}
             plane.leadership.advertise(advertised_urls(config, ports))
             tasks.create_task(plane.run())
@@ -109,6 +114,8 @@ async def _serve(
             tasks.create_task(authentication.check())
             if shown is not None:
                 tasks.create_task(shown.run())
+            if query is not None:
+                tasks.create_task(query.run())
             if config.mode == "observe":
                 tasks.create_task(Observer(plane).run())
             else:
@@ -128,8 +135,24 @@ def _decision_log(config: ServerConfig, plane: ControlPlane) -> AbstractContextM
     return DecisionLog(Path(wanted.file), plane.cluster, most_mb=wanted.mb) if wanted.file else nullcontext()
 
 
-def _notes(live: LiveConfig, shown: Certificates | None, authentication: Authentication) -> Callable[[], list[str]]:
-    return lambda: [*live.notes(), *(shown.notes() if shown else ()), *authentication.notes()]
+def _notes(
+    live: LiveConfig, shown: Certificates | None, authentication: Authentication, query: QueryPort | None
+) -> Callable[[], list[str]]:
+    def notes() -> list[str]:
+        own = query.notes() if query else []
+        return [*live.notes(), *(shown.notes() if shown else ()), *authentication.notes(), *own]
+
+    return notes
+
+
+async def _query_port(
+    config: ServerConfig, client: Client, shown: Certificates | None, authentication: Authentication
+) -> QueryPort | None:
+    if not config.query_api.enabled:
+        return None
+    query = QueryPort(config, client, SystemClock(), shown, authentication.for_query_port)
+    await query.start()
+    return query
 
 
 async def _listeners(
@@ -138,6 +161,7 @@ async def _listeners(
     forwarder: Forwarder,
     shown: Certificates | None,
     authentication: Authentication,
+    query: QueryPort | None,
     notes: Callable[[], list[str]],
     port_setting: Callable[[str], str],
     stack: AsyncExitStack,
@@ -151,17 +175,18 @@ async def _listeners(
         _log.warning("an endpoint does not authenticate callers", why=note)
 
     for name, (routes, port) in endpoints(config, plane, forwarder).items():
-        whole = Routes({**routes, **extra_routes(name, config, plane, debugger), **health.routes(plane, notes, name)})
+        extra = {**extra_routes(name, config, plane, debugger), **health.routes(plane, notes, name)}
+        own = query if query is not None and name in config.query_api.endpoints else None
         listener = Listener(
-            whole,
+            Routes({**routes, **extra, **(own.routes() if own else {})}),
             config.listen.address,
             port,
             name=name,
             setting=port_setting(name),
             grace=config.listen.grace,
             limits=limits(config),
-            certificates=shown,
-            callers=authentication.for_port(name, config.listen.address),
+            certificates=own.tls if own else shown,
+            callers=own.callers if own else authentication.for_port(name, config.listen.address),
         )
         listeners[name] = await stack.enter_async_context(listener)
         _log.info("listening", endpoint=name, address=config.listen.address, port=listener.port)

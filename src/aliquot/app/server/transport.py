@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aliquot.config.server_tree import ServerConfig
 from aliquot.control import ControlPlane
-from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.forwarding import Forwarder, Way
 from aliquot.endpoints.limits import Limits
 from aliquot.endpoints.tls import Certificates, Files
 from aliquot.model.bounds import MIB
@@ -30,6 +30,10 @@ def limits(config: ServerConfig) -> Limits:
     )
 
 
+def least_version(config: ServerConfig) -> ssl.TLSVersion:
+    return _TLS_VERSIONS[config.listen.tls.min_version]
+
+
 def certificates(config: ServerConfig) -> Certificates | None:
     """The certificates for all ports. None without TLS. Raises BadConfig that names the key and the file."""
     tls = config.listen.tls
@@ -42,20 +46,17 @@ def certificates(config: ServerConfig) -> Certificates | None:
         tls.client_ca_file,
         replicas.ca_file,
         replicas.token_file,
-        _TLS_VERSIONS[tls.min_version],
+        least_version(config),
     )
     return Certificates(files)
 
 
-def forwarder(config: ServerConfig, plane: ControlPlane, certificates: Certificates | None) -> Forwarder:
-    seconds = config.listen.limits.seconds * _FORWARDED_SHARE
-    return Forwarder(
-        plane,
-        seconds=seconds,
-        certificates=certificates,
-        tls_name=config.replicas.tls_name,
-        token=replica_token(config),
-    )
+def forwarder(
+    config: ServerConfig, plane: ControlPlane, certificates: Certificates | None, others: Mapping[str, Way]
+) -> Forwarder:
+    """`others` are the endpoints whose ports have TLS of their own."""
+    way = Way(certificates, config.replicas.tls_name, replica_token(config))
+    return Forwarder(plane, seconds=config.listen.limits.seconds * _FORWARDED_SHARE, way=way, ways=others)
 
 
 def replica_token(config: ServerConfig) -> Callable[[], str]:
@@ -70,5 +71,5 @@ def advertised_urls(config: ServerConfig, ports: Mapping[str, int]) -> dict[str,
     if host in _ANY_ADDRESS:
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
-    scheme = "https" if config.listen.tls.cert_file else "http"
-    return {name: f"{scheme}://{shown}:{port}" for name, port in ports.items()}
+    secure = ports.keys() if config.listen.tls.cert_file else config.query_api.endpoints
+    return {name: f"{'https' if name in secure else 'http'}://{shown}:{port}" for name, port in ports.items()}

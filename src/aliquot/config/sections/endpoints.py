@@ -75,7 +75,10 @@ class NvidiaSection(Section, frozen=True):
             flag="--nvidia-port",
         ),
     ] = 8080
-    callers: Annotated[Answered, Key(_CALLERS, flag="--nvidia-callers")] = "auto"
+    callers: Annotated[
+        Answered,
+        Key(f"{_CALLERS} With queryApi.enabled, callers' rights in Kubernetes decide.", flag="--nvidia-callers"),
+    ] = "auto"
 
 
 class NativeSection(Section, frozen=True):

@@ -12,4 +12,12 @@ Name = Annotated[
         pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=253, description="a valid name of a Kubernetes object"
     ),
 ]
+OptionalName = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$",
+        max_length=253,
+        description="a valid name of a Kubernetes object",
+    ),
+]
 Address = Annotated[str, Meta(description="an IP address or a host name")]

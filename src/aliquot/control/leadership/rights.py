@@ -57,6 +57,22 @@ REVIEW_ACCESS = Right(
 )
 
 
+_NOT_SHARED = "the query API's certificate is not shared between replicas, and is new after each restart"
+
+
+def keep_secret(namespace: str, name: str) -> Right:
+    return Right(Action("get", "secrets", namespace=namespace, name=name), _NOT_SHARED, ("list", "watch", "patch"))
+
+
+def create_secrets(namespace: str) -> Right:
+    return Right(Action("create", "secrets", namespace=namespace), _NOT_SHARED)
+
+
+def keep_api_service(name: str) -> Right:
+    action = Action("get", "apiservices", "apiregistration.k8s.io", name=name)
+    return Right(action, "the API server does not learn the CA of the query API", ("patch",))
+
+
 def for_helping(lease: LeaseSection) -> list[Right]:
     """Rights that only features depend on."""
     return [

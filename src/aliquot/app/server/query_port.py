@@ -1,0 +1,94 @@
+"""The port of the query API: TLS, callers, and what keeps both up to date."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import structlog
+
+from aliquot.app.server.query_certificates import GivenCertificates, OwnCertificates, QueryCertificates
+from aliquot.app.server.transport import least_version
+from aliquot.clock import Clock
+from aliquot.config.server_tree import ServerConfig
+from aliquot.endpoints import asgi
+from aliquot.endpoints.callers import Callers
+from aliquot.endpoints.cluster_callers import ClusterCallers
+from aliquot.endpoints.cluster_trust import ClusterTrust
+from aliquot.endpoints.endpoint import Table
+from aliquot.endpoints.forwarding import Way
+from aliquot.endpoints.query_tls import QueryTls
+from aliquot.endpoints.tls import Certificates
+from aliquot.errors import BadConfig
+from aliquot.kube import Client
+
+_log = structlog.get_logger()
+
+ENDPOINT = "nvidia"
+"""The endpoint that has this port."""
+
+
+class QueryPort:
+    """Call `start` before use; `run` follows all changes. Unusable certificates change nothing. Raises BadConfig."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        client: Client,
+        clock: Clock,
+        shown: Certificates | None,
+        callers_with: Callable[[str], Callers],
+    ) -> None:
+        """`shown` is the certificate of `listen.tls`, if any. `callers_with` returns the callers for whom this is the
+        name of replicas."""
+        least = least_version(config)
+        self.certificates: QueryCertificates = (
+            GivenCertificates(config, client, clock, shown)
+            if shown is not None
+            else OwnCertificates(config.query_api, client, clock, least)
+        )
+        self._trust = ClusterTrust(client, clock)
+        self._trouble = ""
+        self._served = self.certificates.served()
+        self.tls = QueryTls(least, self._served.chain, self._served.key, self._client_cas())
+        callers = callers_with(self.certificates.replica_name)
+        self.callers = ClusterCallers(callers, self._trust, clock, lambda: self._served.replicas)
+        for changed in (self._trust.changed, self.certificates.changed):
+            changed.subscribe(lambda _: self._renew())
+
+    async def start(self) -> None:
+        """Find the certificate that all replicas share. If that fails, serve one of our own for now."""
+        await self.certificates.start()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as following:
+            following.create_task(self._trust.run())
+            following.create_task(self.certificates.run())
+
+    def notes(self) -> list[str]:
+        """Problems that people should know about."""
+        return [*filter(None, [self._trouble]), *self._trust.notes(), *self.certificates.notes()]
+
+    def ways(self) -> dict[str, Way]:
+        """How to reach this port of another replica, if that differs from other ports."""
+        way = self.certificates.way
+        return {ENDPOINT: way} if way is not None else {}
+
+    def routes(self) -> Table:
+        """The original's health route."""
+
+        async def health(_: asgi.Call) -> asgi.Response:
+            return asgi.Response(b"")
+
+        return {(method, "/health"): asgi.OpenHandler(health) for method in ("GET", "HEAD")}
+
+    def _renew(self) -> None:
+        try:
+            self._served = self.certificates.served()
+            self.tls.use(self._served.chain, self._served.key, self._client_cas())
+            self._trouble = ""
+        except (BadConfig, ssl.SSLError) as error:
+            self._trouble = f"the query API keeps its previous certificates: {error}"
+            _log.error("cannot use new certificates for the query API", why=str(error))
+
+    def _client_cas(self) -> str:
+        return self._trust.current.pem() + self._served.replicas.pem()

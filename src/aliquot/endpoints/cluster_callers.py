@@ -1,0 +1,111 @@
+"""Identify callers as API servers do: by front proxy, client certificate or token, or else as anonymous.
+
+What a caller may do is then a question of its rights in Kubernetes.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.endpoints import asgi
+from aliquot.endpoints.asgi import Caller, CallerKind
+from aliquot.endpoints.callers import Callers
+from aliquot.endpoints.client_certificates import Authorities, ClientCertificate
+from aliquot.endpoints.cluster_trust import ClusterTrust
+from aliquot.errors import Refused
+from aliquot.kube.reviews import User
+
+ANONYMOUS = Caller("system:anonymous", frozenset(), ("system:unauthenticated",))
+_AUTHENTICATED = "system:authenticated"
+_AUTHORIZATION, _BEARER = b"authorization", b"bearer "
+_CLOSE = ((b"connection", b"close"),)
+_UNKNOWN = metrics.REJECTED.labels("unknown caller")
+
+
+class ClusterCallers:
+    """Callers of a port that is an aggregated API. `replicas` returns the CAs whose certificates prove that a caller is
+    a replica, if it has the replicas' name."""
+
+    def __init__(
+        self, callers: Callers, trust: ClusterTrust, clock: Clock, replicas: Callable[[], Authorities]
+    ) -> None:
+        self.callers = callers
+        self.trust = trust
+        self.replicas = replicas
+        self._clock = clock
+
+    def peer(self, transport: asyncio.BaseTransport) -> "ClusterPeer":
+        return ClusterPeer(self, ClientCertificate.of_connection(transport))
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
+
+
+class ClusterPeer:
+    """The other end of a connection."""
+
+    def __init__(self, port: ClusterCallers, shown: ClientCertificate | None) -> None:
+        self._port = port
+        self._shown = shown
+
+    async def caller(self, scope: asgi.Scope) -> Caller | asgi.Response:
+        """Who sends a request. Removes the credentials from its headers: nobody else needs them."""
+        headers, proxies = list(scope["headers"]), self._port.trust.current.front_proxies
+        scope["headers"] = [
+            (name, value) for name, value in headers if name != _AUTHORIZATION and not proxies.are_named_in(name)
+        ]
+        if self._shown is not None and (found := self._by_certificate(self._shown, headers)) is not None:
+            return found
+        proof = next((value for name, value in headers if name == _AUTHORIZATION), b"")
+        if proof[: len(_BEARER)].lower() == _BEARER:
+            return await self._by_token(proof[len(_BEARER) :])
+        if self._shown is None:
+            return ANONYMOUS
+        _UNKNOWN.inc()
+        # the client may have a newer certificate, which it can only present in a new connection
+        return _status(401, "Unauthorized", "nobody trusts this client certificate, or not any more", _CLOSE)
+
+    def refusal(self, _: Caller, __: frozenset[CallerKind]) -> None:
+        """Nothing is refused here: handlers ask for the caller's rights in Kubernetes."""
+
+    def _by_certificate(self, shown: ClientCertificate, headers: Sequence[tuple[bytes, bytes]]) -> Caller | None:
+        port, now = self._port, self._port.now()
+        trust, known = port.trust.current, port.callers.known
+        if trust.front_proxies.include(shown, now):
+            user = trust.front_proxies.user(headers)
+            return self._caller(user) if user is not None else None
+        if known.replica_name in shown.dns_names and port.replicas().vouch_for(shown, now):
+            return Caller(shown.user, frozenset({CallerKind.REPLICA}), (*shown.groups, _AUTHENTICATED))
+        if shown.user and trust.clients.vouch_for(shown, now):
+            return self._caller(User(shown.user, groups=list(shown.groups)))
+        return None
+
+    async def _by_token(self, proof: bytes) -> Caller | asgi.Response:
+        try:
+            found = await self._port.callers.by_token(proof.strip().decode("latin-1"))
+        except Refused as error:
+            _UNKNOWN.inc()
+            return _status(503, "ServiceUnavailable", str(error))
+        if found is None:
+            _UNKNOWN.inc()
+            return _status(401, "Unauthorized", "Unauthorized")
+        return Caller(found.name, found.kinds, _with_everybody(found.name, found.groups), found.uid, found.extra)
+
+    def _caller(self, user: User) -> Caller:
+        found = self._port.callers.of_user(user)
+        return Caller(found.name, found.kinds, _with_everybody(found.name, found.groups), found.uid, found.extra)
+
+
+def _with_everybody(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Everybody who is known has this group. Discovery by kube-apiserver depends on it."""
+    if name == ANONYMOUS.name or {_AUTHENTICATED, *ANONYMOUS.groups} & set(groups):
+        return groups
+    return (*groups, _AUTHENTICATED)
+
+
+def _status(code: int, reason: str, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> asgi.Response:
+    about = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    answer = asgi.json({**about, "message": message, "reason": reason, "code": code}, code)
+    return asgi.Response(answer.body, code, headers=headers)
