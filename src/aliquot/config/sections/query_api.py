@@ -50,8 +50,8 @@ class QueryApiSection(Section, frozen=True):
         int,
         Meta(ge=1, le=3650),
         Key(
-            "Days that a certificate is valid that the server makes. It renews it when a third is left. Its CA is valid "
-            "ten times as long."
+            "Days that the server's own certificate is valid. The server renews it when a third is left. Its CA is "
+            "valid ten times as long."
         ),
     ] = 365
 
