@@ -12,17 +12,18 @@ from aliquot.endpoints.endpoint import Table
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.gpushare import GpuShareEndpoint
 from aliquot.endpoints.nvidia import NvidiaEndpoint
+from aliquot.endpoints.query.api import QueryApi
 from aliquot.endpoints.volcano import volcano_routes
 from aliquot.endpoints.volcano_wire import PredicateFormat
 
-_Open = Callable[[ControlPlane, Forwarder | None, compat.Compat], Table]
+_Open = Callable[[ControlPlane, Forwarder | None, compat.Compat, QueryApi | None], Table]
 
 _ENDPOINTS: Mapping[str, _Open] = {
-    AdmissionEndpoint.name: lambda *parts: AdmissionEndpoint(*parts).routes(),
-    GpuShareEndpoint.name: lambda *parts: GpuShareEndpoint(*parts).routes(),
-    ElasticEndpoint.name: lambda *parts: ElasticEndpoint(*parts).routes(),
+    AdmissionEndpoint.name: lambda *parts: AdmissionEndpoint(*parts[:3]).routes(),
+    GpuShareEndpoint.name: lambda *parts: GpuShareEndpoint(*parts[:3]).routes(),
+    ElasticEndpoint.name: lambda *parts: ElasticEndpoint(*parts[:3]).routes(),
     NvidiaEndpoint.name: lambda *parts: NvidiaEndpoint(*parts).routes(),
-    native.NAME: native.routes,
+    native.NAME: lambda *parts: native.routes(*parts[:3]),
 }
 """By their names in the configuration and on the Lease."""
 
@@ -30,13 +31,15 @@ _VOLCANO = {"admission": "/scheduler", native.NAME: native.PREFIX}
 """Endpoints that serve Volcano, and the path prefix of its routes."""
 
 
-def endpoints(config: ServerConfig, plane: ControlPlane, forwarder: Forwarder | None) -> dict[str, tuple[Table, int]]:
-    """Routes and port of every enabled endpoint."""
+def endpoints(
+    config: ServerConfig, plane: ControlPlane, forwarder: Forwarder | None, query: QueryApi | None = None
+) -> dict[str, tuple[Table, int]]:
+    """Routes and port of every enabled endpoint. The nvidia endpoint serves the query API, too."""
     found: dict[str, tuple[Table, int]] = {}
     for name, routes in _ENDPOINTS.items():
         endpoint = getattr(config.endpoints, name)
         if endpoint.enabled:
-            table = routes(plane, forwarder, compat.parse(config.compat.get(name, "")))
+            table = routes(plane, forwarder, compat.parse(config.compat.get(name, "")), query)
             found[name] = ({**table, **_volcano(name, config, plane, forwarder)}, endpoint.port)
     return found
 

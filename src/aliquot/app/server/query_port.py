@@ -1,4 +1,4 @@
-"""The port of the query API: TLS, callers, and what keeps both up to date."""
+"""The query API and its port: TLS, callers, and what keeps all of it up to date."""
 
 import asyncio
 import ssl
@@ -10,12 +10,15 @@ from aliquot.app.server.query_certificates import GivenCertificates, OwnCertific
 from aliquot.app.server.transport import least_version
 from aliquot.clock import Clock
 from aliquot.config.server_tree import ServerConfig
+from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
 from aliquot.endpoints.callers import Callers
 from aliquot.endpoints.cluster_callers import ClusterCallers
 from aliquot.endpoints.cluster_trust import ClusterTrust
 from aliquot.endpoints.endpoint import Table
 from aliquot.endpoints.forwarding import Way
+from aliquot.endpoints.own_rights import OwnRights
+from aliquot.endpoints.query.api import QueryApi
 from aliquot.endpoints.query_tls import QueryTls
 from aliquot.endpoints.tls import Certificates
 from aliquot.errors import BadConfig
@@ -25,6 +28,8 @@ _log = structlog.get_logger()
 
 ENDPOINT = "nvidia"
 """The endpoint that has this port."""
+_RIGHTS_SECONDS = 10.0
+"""How long a right is known, as in other API servers."""
 
 
 class QueryPort:
@@ -33,6 +38,7 @@ class QueryPort:
     def __init__(
         self,
         config: ServerConfig,
+        plane: ControlPlane,
         client: Client,
         clock: Clock,
         shown: Certificates | None,
@@ -40,6 +46,7 @@ class QueryPort:
     ) -> None:
         """`shown` is the certificate of `listen.tls`, if any. `callers_with` returns the callers for whom this is the
         name of replicas."""
+        self.api = QueryApi(plane, OwnRights(client, clock, _RIGHTS_SECONDS))
         least = least_version(config)
         self.certificates: QueryCertificates = (
             GivenCertificates(config, client, clock, shown)
@@ -63,6 +70,7 @@ class QueryPort:
         async with asyncio.TaskGroup() as following:
             following.create_task(self._trust.run())
             following.create_task(self.certificates.run())
+            following.create_task(self.api.run())
 
     def notes(self) -> list[str]:
         """Problems that people should know about."""

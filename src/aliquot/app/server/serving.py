@@ -96,7 +96,7 @@ async def _serve(
     with _decision_log(config, plane):
         shown = certificates(config)
         authentication = Authentication(config, client)
-        query = await _query_port(config, client, shown, authentication)
+        query = await _query_port(config, plane, client, shown, authentication)
         async with (
             asyncio.TaskGroup() as tasks,
             forwarder(config, plane, shown, query.ways() if query else {}) as forwarding,
@@ -146,11 +146,15 @@ def _notes(
 
 
 async def _query_port(
-    config: ServerConfig, client: Client, shown: Certificates | None, authentication: Authentication
+    config: ServerConfig,
+    plane: ControlPlane,
+    client: Client,
+    shown: Certificates | None,
+    authentication: Authentication,
 ) -> QueryPort | None:
     if not config.query_api.enabled:
         return None
-    query = QueryPort(config, client, SystemClock(), shown, authentication.for_query_port)
+    query = QueryPort(config, plane, client, SystemClock(), shown, authentication.for_query_port)
     await query.start()
     return query
 
@@ -174,7 +178,7 @@ async def _listeners(
     for note in authentication.open_endpoints:
         _log.warning("an endpoint does not authenticate callers", why=note)
 
-    for name, (routes, port) in endpoints(config, plane, forwarder).items():
+    for name, (routes, port) in endpoints(config, plane, forwarder, query.api if query else None).items():
         extra = {**extra_routes(name, config, plane, debugger), **health.routes(plane, notes, name)}
         own = query if query is not None and name in config.query_api.endpoints else None
         listener = Listener(

@@ -82,8 +82,9 @@ class Bundle:
             former = Former(data["former-ca-cert.pem"], data.get("former-cert.pem", b""))
         return cls(ca, own, next_ca, former)
 
-    def is_valid(self, now: datetime) -> bool:
-        return now < min(self.ca.until, self.pair.until)
+    def can_sign(self, now: datetime) -> bool:
+        """Whether the CA is valid: it can renew an expired certificate."""
+        return now < self.ca.until
 
     def wants_to_switch(self, terms: Terms, now: datetime) -> bool:
         """Whether the next CA should sign from now on, if the API server knows it."""

@@ -126,7 +126,7 @@ class SharedCertificates:
         except (BadRecord, ValueError) as error:
             _log.warning("the query API's certificates are replaced", secret=self._shown, why=str(error))
             return None
-        return found if found.is_valid(self._now()) else None
+        return found if found.can_sign(self._now()) else None
 
     async def _renewed(self, stored: Bundle) -> Bundle:
         now = self._now()
