@@ -21,6 +21,9 @@ _WITHOUT = (
 )
 
 
+_ABSENT = f"there is no ConfigMap {NAMESPACE}/{NAME}: {_WITHOUT}"
+
+
 @dataclass(frozen=True)
 class Trust:
     clients: Authorities = field(default_factory=Authorities)
@@ -37,7 +40,7 @@ class ClusterTrust:
     def __init__(self, client: Client, clock: Clock) -> None:
         self.current = Trust()
         self.changed: Signal[None] = Signal()
-        self._trouble = ""
+        self._trouble = _ABSENT
         right = read_maps(NAMESPACE, NAME, _WITHOUT)
         self._maps: OptionalInformer[ConfigMap] = OptionalInformer(client, CONFIG_MAPS, self._on_map, right, clock)
         self.run = self._maps.run
@@ -46,7 +49,7 @@ class ClusterTrust:
 
     def notes(self) -> list[str]:
         """Problems that people should know about."""
-        return self._maps.notes() + ([self._trouble] if self._trouble else [])
+        return self._maps.notes() or [self._trouble] * bool(self._trouble and self.tried.is_set())
 
     def _on_map(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
         settings = (new.data or {}) if new is not None else {}
@@ -56,6 +59,6 @@ class ClusterTrust:
             self._trouble = f"ConfigMap {NAMESPACE}/{NAME}: {error}; the previous settings stay in force"
             _log.error("cannot use new settings for client certificates", why=str(error))
             return
-        self._trouble = "" if new is not None else f"there is no ConfigMap {NAMESPACE}/{NAME}: {_WITHOUT}"
+        self._trouble = "" if new is not None else _ABSENT
         _log.info("loaded the CAs of client certificates", config_map=f"{NAMESPACE}/{NAME}")
         self.changed.emit(None)

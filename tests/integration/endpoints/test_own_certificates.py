@@ -212,9 +212,7 @@ async def test_a_rotation_of_the_ca_is_never_noticed(
         assert sorted((await client.get(SECRETS, NAME, NAMESPACE)).data or {}) == sorted(first.shared.bundle.data())
 
 
-async def test_a_ca_that_the_api_server_does_not_know_signs_nothing(
-    replicas: list[Replica], services: ApiServices, clock: FakeClock
-) -> None:
+async def test_a_ca_that_the_api_server_does_not_know_signs_nothing(replicas: list[Replica], clock: FakeClock) -> None:
     first, _ = replicas
     await first.look()
     while first.shared.bundle.next_ca is None:

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from cryptography.x509.verification import DNSName, PolicyBuilder, Store
+from cryptography.x509.verification import PolicyBuilder, Store
 
 from aliquot.endpoints.own_certificates.bundle import SETTLE, Bundle, Terms, fresh, renewed
 from aliquot.endpoints.own_certificates.issuing import KeyPair, until
@@ -23,7 +23,7 @@ def trusts(trusted: bytes, pair: KeyPair, now: datetime) -> bool:
     """Whether a strict client that trusts these CAs accepts this certificate at that time."""
     rules = PolicyBuilder().store(Store(x509.load_pem_x509_certificates(trusted))).time(now)
     try:
-        rules.build_server_verifier(DNSName(HOST)).verify(x509.load_pem_x509_certificate(pair.certificate), [])
+        rules.build_server_verifier(x509.DNSName(HOST)).verify(x509.load_pem_x509_certificate(pair.certificate), [])
     except x509.verification.VerificationError:
         return False
     return True
