@@ -5,12 +5,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aliquot.clock import rfc3339
-from aliquot.kube.resources import Event, InvolvedObject, Lease, LeaseSpec
+from aliquot.kube.resources import Event, InvolvedObject, Lease, LeaseSpec, PolicyBinding, PolicyBindingSpec
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
+from aliquot.model.admission import FENCING, FORGERY
 from aliquot.model.kubernetes import Metadata
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.reports.doctor import Facts
 from aliquot.reports.objects import ClusterObjects
+from aliquot.reports.scheduler_config import SchedulerConfig
 from tests.factories import GPU_MEM, container_manifest, make_cards, make_gpu, make_node, make_pod
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
@@ -116,3 +119,17 @@ def cluster(**changes: Any) -> ClusterObjects:
         **changes,
     }
     return ClusterObjects(**fields)
+
+
+def facts() -> Facts:
+    """What `doctor` reads besides: a server leads, a scheduler asks it, and the policies are installed."""
+    spec = LeaseSpec(holder_identity="aliquot-server-1", lease_duration_seconds=15, renew_time=at(2))
+    bindings = [
+        PolicyBinding(metadata=Metadata(name=name), spec=PolicyBindingSpec([action]))
+        for name, action in ((FENCING, "Deny"), (FORGERY, "Warn"))
+    ]
+    return Facts(
+        server_lease=Lease(metadata=Metadata(name="aliquot-server"), spec=spec),
+        schedulers=[SchedulerConfig("ConfigMap kube-system/kube-scheduler, config.yaml", {}, ())],
+        policies=bindings,
+    )
