@@ -73,7 +73,7 @@ NOT_REACHED = {
     "for how long, and how often, we ourselves wait and try": {
         "agent.allocating._LONGEST",
         "agent.heartbeat._LONGEST",
-        "control.inputs.agent_heartbeats._LONGEST_SECONDS",
+        "model.load._LONGEST_SILENCE",
         "control.state.search_budget._LONGEST_PAUSE",
         "control.waiting.schedule._LONGEST_GAP",
         "control.waiting.schedule._LONGEST_PAUSE",

@@ -78,6 +78,8 @@ class _Asked:
     node: str
     seconds: float = HOUR
     """Of the past."""
+    pod: str = ""
+    """The only one whose history is meant."""
 
     def may_read(self, namespace: str) -> bool:
         return self.sees_all or namespace == self.namespace
@@ -164,7 +166,10 @@ class ReadApi:
             if not namespace:
                 raise _Withheld(f"{call.caller.name} may not list the pods of all namespaces; add ?namespace=NAME")
             await self._require_namespace(call.caller, namespace)
-        return _Asked(call.caller, namespace, sees_all, node, _seconds(query.get("seconds", "")))
+        pod = query.get("pod", "")
+        if pod and not namespace:
+            raise _Malformed("?pod= needs ?namespace=, too")
+        return _Asked(call.caller, namespace, sees_all, node, _seconds(query.get("seconds", "")), pod)
 
     async def _require_namespace(self, caller: Caller, namespace: str) -> None:
         if len(namespace) > LONGEST_ID:  # the answer would be remembered, with the name
@@ -237,6 +242,7 @@ class ReadApi:
             found = [card_history(asked.node, gpu.uuid, known) for gpu, known in cards]
         else:
             listed, most = self._with_past(view, asked)
+            listed = [pod for pod in listed if asked.pod in ("", pod.metadata.name)]
             pods = await self._known(listed[:most], lambda pod, span: past.pod(pod.metadata.uid, span), asked.seconds)
             found = await self._in_stretches(pods, lambda known: pod_history(*known))
             if len(listed) > most:

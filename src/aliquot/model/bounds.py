@@ -102,6 +102,8 @@ MAX_PASSES = 20_000
 """Pods that a filter let pass and that are not bound yet."""
 MAX_PASSES_OF_NAMESPACE = 5_000
 """More than a gang has: its pods wait for one another before they are bound."""
+MAX_DECISIONS = 20_000
+"""Pods whose last decision is remembered while there is a decision log."""
 MAX_PREEMPTIONS = 1024
 """Pods for which we named victims."""
 MAX_PREEMPTIONS_OF_NAMESPACE = 256

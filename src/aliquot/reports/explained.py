@@ -189,7 +189,7 @@ def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
 
 
 def _why_there(cluster: ClusterState, pod: Pod) -> str:
-    """Who chose the node and the cards, and by which policies."""
+    """Who chose the node and the cards, by which policies, and why, if the decision is remembered."""
     if PLACEMENT not in pod.metadata.annotations:
         return "another scheduler or device plugin chose them"
     try:
@@ -199,7 +199,13 @@ def _why_there(cluster: ClusterState, pod: Pod) -> str:
     if demand is None:
         return "Aliquot chose them; the pod asks for something else now"
     gpu_policy, node_policy = demand.policies
-    return f"Aliquot chose among the nodes by policy {node_policy}, and among the cards by policy {gpu_policy}"
+    chosen = f"Aliquot chose among the nodes by policy {node_policy}, and among the cards by policy {gpu_policy}"
+    decided = cluster.decisions.get(pod.metadata.uid)
+    if decided is None or decided.placement is None or decided.placement.node != pod.spec.node_name:
+        return chosen
+    because = f" because {decided.why}" if decided.why else ""
+    refused = "".join(f"; {_nodes(count)}: {reason}" for reason, count in decided.refused.items())
+    return f"{chosen}. It fit on {_nodes(decided.fits)}, and this was the best{because}{refused}"
 
 
 def _part(part: Slice) -> str:

@@ -293,6 +293,16 @@ async def test_an_answer_has_so_many_histories_and_counts_the_others(reading: Re
     assert few["note"] == "pods with a history that are not shown: 1; ask for a namespace"
 
 
+async def test_one_pod_s_history(reading: Reading) -> None:
+    measure(reading.room)
+    _, one = await reading.get("history", TENANT, "namespace=default&pod=mine")
+    assert [past["name"] for past in one["histories"]] == ["mine"]
+    _, none = await reading.get("history", query="namespace=default&pod=theirs")
+    assert (none["histories"], none["note"]) == ([], "")
+    assert await reading.get("history", query="pod=mine") == (400, {"error": "?pod= needs ?namespace=, too"})
+    assert (await reading.get("history", TENANT, "namespace=kube-system&pod=theirs"))[0] == 403
+
+
 async def test_a_review_that_takes_long_delays_nobody_else(reading: Reading) -> None:
     await reading.get("pods")
     arrived, release = asyncio.Event(), asyncio.Event()

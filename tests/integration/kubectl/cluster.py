@@ -5,13 +5,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aliquot.clock import rfc3339
-from aliquot.kube.resources import Event, InvolvedObject, Lease, LeaseSpec
+from aliquot.kube.resources import Event, InvolvedObject, Lease, LeaseSpec, PolicyBinding, PolicyBindingSpec
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
+from aliquot.model.admission import FENCING, FORGERY
 from aliquot.model.kubernetes import Metadata
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.reports.doctor import Facts
 from aliquot.reports.objects import ClusterObjects
-from tests.factories import container_manifest, make_cards, make_gpu, make_node, make_pod
+from aliquot.reports.scheduler_config import SchedulerConfig
+from tests.factories import GPU_MEM, container_manifest, make_cards, make_gpu, make_node, make_pod
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
 A100 = 81920
@@ -35,11 +38,13 @@ def placed(name: str, node: str, units: int, *indexes: int, namespace: str = "de
     return make_pod(name, units, uid=f"uid-{name}", namespace=namespace, node=node, metadata=metadata, status=status)
 
 
-def waiting(name: str, gpu_mem: Any, *, namespace: str = "default", age: float = 600, **fields: Any) -> Any:
+def waiting(
+    name: str, units: int, *, resource: str = GPU_MEM, namespace: str = "default", age: float = 600, **fields: Any
+) -> Any:
     metadata = {"creationTimestamp": at(age)}
     condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 too small"}
     status = {"phase": "Pending", "conditions": [condition]}
-    containers = [container_manifest(gpu_mem=gpu_mem)]
+    containers = [container_manifest(resources={"limits": {resource: str(units)}})]
     return make_pod(
         name,
         uid=f"uid-{name}",
@@ -102,7 +107,7 @@ def cluster(**changes: Any) -> ClusterObjects:
             placed("pair", "gpu-2", 80, 0, 1, namespace="research"),
             waiting("patient", 100),
             waiting("urgent", 4, namespace="research", age=60, priority=100),
-            waiting("typo", "many"),
+            waiting("typo", 4, resource="aliyun.com/gpu-memory"),
             make_pod("plain", None, uid="uid-plain", node="gpu-1"),
         ],
         "quotas": '{"research": {"quota": {"T4": 2, "A100": 4}, "memory": {"A100": "160Gi"}}}',
@@ -114,3 +119,17 @@ def cluster(**changes: Any) -> ClusterObjects:
         **changes,
     }
     return ClusterObjects(**fields)
+
+
+def facts() -> Facts:
+    """What `doctor` reads besides: a server leads, a scheduler asks it, and the policies are installed."""
+    spec = LeaseSpec(holder_identity="aliquot-server-1", lease_duration_seconds=15, renew_time=at(2))
+    bindings = [
+        PolicyBinding(metadata=Metadata(name=name), spec=PolicyBindingSpec([action]))
+        for name, action in ((FENCING, "Deny"), (FORGERY, "Warn"))
+    ]
+    return Facts(
+        server_lease=Lease(metadata=Metadata(name="aliquot-server"), spec=spec),
+        schedulers=[SchedulerConfig("ConfigMap kube-system/kube-scheduler, config.yaml", {}, ())],
+        policies=bindings,
+    )

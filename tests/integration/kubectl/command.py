@@ -7,9 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from aliquot.kubectl.gpu import main
-from aliquot.reports.archive import write_archive
+from aliquot.reports.archive import DOCTOR, write_archive
+from aliquot.reports.doctor import Facts, examine
 from aliquot.reports.objects import ClusterObjects
+from aliquot.reports.view import view_of
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,10 @@ async def gpu_beside(*arguments: str) -> Ended:
     return await asyncio.to_thread(gpu, *arguments)
 
 
-def archived(objects: ClusterObjects, folder: Path) -> str:
+def archived(objects: ClusterObjects, folder: Path, facts: Facts | None = None) -> str:
+    """With what `doctor` found, if there are facts for it."""
     path = folder / "cluster.tar.gz"
+    found = {} if facts is None else {DOCTOR: msgspec.json.encode(examine(view_of(objects), facts))}
     with path.open("wb") as file:
-        write_archive(file, objects, {})
+        write_archive(file, objects, found)
     return str(path)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.integration.kubectl.cluster import cluster
+from tests.integration.kubectl.cluster import cluster, facts
 from tests.integration.kubectl.command import archived, gpu
 
 GOLDEN = Path(__file__).with_name("golden.txt")
@@ -36,6 +36,6 @@ def rewritten(text: str, archive: str) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        archive = archived(cluster(), Path(folder))
+        archive = archived(cluster(), Path(folder), facts())
         for path in map(Path, sys.argv[1:]):
             path.write_text(rewritten(path.read_text(), archive))

@@ -56,3 +56,17 @@ async def test_help_and_unknown_flags() -> None:
     assert (code, out.splitlines()[0]) == (0, "Usage: kubectl inspect gpushare [-d] [NODE]")
     code, _, err = await inspect("--all")
     assert (code, err.splitlines()[0]) == (2, "flag provided but not defined: -all")
+
+
+@pytest.mark.parametrize("flags", [(), ("-d",)])
+@pytest.mark.parametrize("count", ["1000000000", "9e99"])
+async def test_a_forged_node_neither_hangs_the_command_nor_commands_the_terminal(
+    scripted: ScriptedApi, flags: tuple[str, ...], count: str
+) -> None:
+    capacity = {"aliyun.com/gpu-count": count, "aliyun.com/gpu-mem": "1000000000000"}
+    forged = node_manifest("gpu-3", make_cards("gpu-3"), capacity=capacity)
+    forged["status"]["addresses"] = [{"type": "InternalIP", "address": "a\x1b[2J\u202eb"}]
+    scripted.registry.create(resources.NODES, "", forged)
+    code, out, _ = await inspect(*flags)
+    assert (code, len(out) < 100_000) == (0, True)
+    assert "a?[2J?b" in out

@@ -352,7 +352,8 @@ async def test_a_token_goes_to_no_address_that_others_could_read(server: str, wh
 
 async def test_top_begins_with_what_a_server_has_seen(scripted: ScriptedApi, admin: str) -> None:
     samples = [Sample(at="", cores=cores, memory_bytes=0) for cores in (0.0, 0.5, None, 1.0)]
-    past = HistoryReport(histories=[Past(namespace="research", name="mine", since="", samples=samples)])
+    histories = [Past(namespace="research", name="mine", since="", samples=samples)]
+    past = HistoryReport(histories=histories, note="pods that are not shown: 1")
     card = PodCard(index=0, uuid="u", model="m", cores=0, memory_mib=5120, use=Use(cores=1.0))
     pod = PodReport(
         namespace="research",
@@ -368,7 +369,7 @@ async def test_top_begins_with_what_a_server_has_seen(scripted: ScriptedApi, adm
     scripted.script("GET", r"/v1/history\?", body(msgspec.json.encode(past)))
     scripted.script("GET", r"/v1/pods\?", body(msgspec.json.encode(PodsReport(pods=[pod]))))
     ended = await run(admin, "top", "pods", "-n", "research", "--no-headers", "--server", scripted.url)
-    assert (ended.err, ended.out.split()[-1]) == ("", "▁▅██")
+    assert (ended.err, ended.out.split()[-1]) == ("note: pods that are not shown: 1\n", "▁▅██")
 
 
 async def test_a_server_explains_a_pod_and_shows_the_node(scripted: ScriptedApi, admin: str) -> None:

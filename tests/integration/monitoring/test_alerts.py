@@ -36,7 +36,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not(r
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_every_alert_links_a_section_of_the_runbook(rule: dict[str, Any]) -> None:
-    assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+    assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
     (section,) = re.findall(rf"^## {rule['alert']}\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL)
     for part in ("**Symptom.**", "**Check.**", "**Remedy.**"):
         assert part in section

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from aliquot.control.state.events import Decided, PodSeen, StateEvent
 from aliquot.model.kubernetes import ContainerStatus
+from aliquot.model.records import PLACEMENT, write_placement
 from aliquot.reports.explained import explain_pod
 from tests.unit.reports.clusters import SmallCluster, node, waiting
 
@@ -129,3 +131,35 @@ default/own. Placed: the pod is bound to n1
   Aliquot chose among the nodes by policy tightest, and among the cards by policy tightest
   container main does not run: CreateContainerConfigError: no placement"""
     )
+
+
+class Forgetful:
+    def record(self, event: StateEvent | Decided) -> None:
+        """Nobody reads this log."""
+
+
+def test_a_bound_pod_is_told_why_it_is_there_while_the_decision_is_remembered() -> None:
+    small = SmallCluster(node("n1"), node("n2"), node("n3", {"mib": 1024}))
+    small.state.recorder = Forgetful()
+    small.hold("neighbour", 2, 1)
+    pod = waiting(12)
+    demand = small.state.demand_of(pod)
+    assert demand is not None
+    decided = small.state.judge(demand).placement("n1")
+    assert decided is not None
+    annotations = {PLACEMENT: write_placement(decided)}
+    bound = structs.replace(
+        pod,
+        metadata=structs.replace(pod.metadata, annotations=annotations),
+        spec=structs.replace(pod.spec, node_name="n1"),
+    )
+    small.state.apply(PodSeen(bound))
+
+    def why() -> str:
+        return explain_pod(small.state, bound, small.around(), lambda _: True).holds[-1]
+
+    policies = "Aliquot chose among the nodes by policy tightest, and among the cards by policy tightest"
+    assert why().startswith(f"{policies}. It fit on 2 nodes, and this was the best because ")
+    assert why().endswith("; 1 node: request exceeds the node's GPUs even when empty")
+    small.state.decisions.forget(pod.metadata.uid)
+    assert why() == policies

@@ -13,6 +13,7 @@ from msgspec import structs
 from aliquot import engine
 from aliquot.control.state import claims
 from aliquot.control.state.adoption import Adoption
+from aliquot.control.state.bounded_map import BoundedMap
 from aliquot.control.state.events import (
     NO_EFFECTS,
     Claimed,
@@ -35,6 +36,7 @@ from aliquot.control.state.events import (
     Snapshot,
     StateEvent,
     TimePassed,
+    Verdict,
     search_of,
     verdict_of,
 )
@@ -51,7 +53,7 @@ from aliquot.engine.workload import Workload
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
-from aliquot.model.bounds import MAX_GPU_CONTAINERS
+from aliquot.model.bounds import MAX_DECISIONS, MAX_GPU_CONTAINERS
 from aliquot.signals import Signal
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ class ClusterState:
         self.unplaced = self.adoption.unplaced
         self.recorder: Recorder | None = None
         """Receives every event that changes the cluster state, and every decision."""
+        self.decisions = BoundedMap[Verdict](MAX_DECISIONS, MAX_DECISIONS)
+        """The last decision about each pod, while there is a recorder: otherwise it would take time for nothing."""
         self.freed: Signal[Opening] = Signal()
         """Emitted where room may have become available."""
         self.searches = searches or SearchBudget()
@@ -132,6 +136,7 @@ class ClusterState:
             case HostTaken(uid, name, host):
                 return Effects(changed=self.totals.occupy_host(uid, name, host))
             case PodForgotten(uid):
+                self.decisions.forget(uid)
                 is_counted = self.shapes.forget(uid)
                 effects = self._free(uid)
                 return Effects(changed=True) if is_counted and not effects.changed else effects
@@ -332,7 +337,9 @@ class ClusterState:
         if self.recorder is not None and not self.totals.in_trial:
             if engine.uses_load(*policies):
                 self._record_loads(self.recorder)
-            self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
+            verdict = verdict_of(judgement)
+            self.recorder.record(Decided(request, *policies, verdict, search_of(judgement)))
+            self.decisions.put(request.uid, request.namespace, verdict)
         return judgement
 
     def _record_loads(self, recorder: Recorder) -> None:

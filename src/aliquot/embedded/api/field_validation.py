@@ -1,4 +1,5 @@
-"""Unknown fields are never stored; `fieldValidation` says how the sender learns of that.
+"""Fields of the wrong type are refused. Unknown fields are never stored; `fieldValidation` says how the sender learns
+of that.
 
 Strict refuses (kubectl's default), Warn answers with a warning (the server's default), Ignore says nothing.
 """
@@ -13,6 +14,7 @@ from aliquot.apiserver.statuses import BadRequest, Invalid, StatusError, invalid
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.resources import WritableResource
 from aliquot.embedded.api.schema.table import message_of
+from aliquot.embedded.api.schema.types import wrong_type
 from aliquot.embedded.api.schema.unknown import unknown_fields, without_unknown
 
 Directive = Literal["Strict", "Warn", "Ignore"]
@@ -28,7 +30,7 @@ class FieldValidation:
         self._message = message_of(resource.group, resource.version, resource.kind)
 
     def body(self, obj: Object) -> Object:
-        """The object without unknown fields. Raises BadRequest."""
+        """The object without unknown fields. Raises BadRequest, also for a field of the wrong type."""
         kind, version = self._resource.kind, self._resource.version
 
         def refusal(problem: str) -> StatusError:
@@ -37,7 +39,7 @@ class FieldValidation:
         return self._known(obj, refusal)
 
     def patch(self, body: Any, patch: Patch) -> Patch:
-        """The patch, which raises Invalid if it adds an unknown field."""
+        """The patch, which raises Invalid if it adds an unknown field, or one of the wrong type."""
 
         def refusal(problem: str) -> StatusError:
             return Invalid("", "", "", [invalid("patch", msgspec.json.encode(body).decode(), problem)])
@@ -45,8 +47,12 @@ class FieldValidation:
         return lambda current: self._known(patch(current), refusal)
 
     def _known(self, obj: Object, refusal: Callable[[str], StatusError]) -> Object:
-        paths = [] if self._message is None else unknown_fields(obj, self._message)
-        if not paths or self._message is None:
+        if self._message is None:
+            return obj
+        if problem := wrong_type(obj, self._message):
+            raise refusal(problem)
+        paths = unknown_fields(obj, self._message)
+        if not paths:
             return obj
         problems = [f'unknown field "{path}"' for path in paths]
         if self._directive == "Strict":

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aliquot.kubectl.terminal import COMMANDS
+
 if TYPE_CHECKING:
     from aliquot.reports.report import Report, Use
 
@@ -17,10 +19,8 @@ _BAR = 8
 _FULL, _EMPTY = "█", "░"
 _NONE = "-"
 _BUSY, _FULL_SHARE = 0.7, 0.95
-_UNSAFE = re.compile(
-    rf"(?!\x1b\[(?:0|{'|'.join(_CODES.values())})m)[\x00-\x08\x0b-\x1f\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
-)
-"""What moves the cursor, or does worse, on the terminal: control characters, but for our colours."""
+_UNSAFE = re.compile(rf"(?!\x1b\[(?:0|{'|'.join(_CODES.values())})m){COMMANDS}")
+"""What commands the terminal, but for our colours."""
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,7 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     session, history = Session(options), History()
-    if session.has_server and options.kind == "pods":
-        _recall(session, history)
+    note = _recall(session, history) if session.has_server and options.kind == "pods" else ""
     is_live = options.output not in ("json", "yaml") and (options.rounds > 1 or sys.stdout.isatty())
     rounds = options.rounds or (0 if is_live else 1)
     done = 0
@@ -75,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
         time.sleep(options.interval)
     if report.rows and all(row.use == NO_USE for row in report.rows):
         say("note: no node reports how busy its cards are; its agent does that, in its Lease")
+    if note:
+        say(f"note: {note}")
     session.print_missing()
     return 0
 
@@ -96,12 +97,14 @@ def _report(session: Session, kind: str) -> TopReport:
     return top_of_pods(pods) if kind == "pods" else top_of_namespaces(pods)
 
 
-def _recall(session: Session, history: "History") -> None:
-    """What the server has seen of each pod before."""
+def _recall(session: Session, history: "History") -> str:
+    """Take in what the server has seen of each pod before. Returns what is missing there."""
     from aliquot.reports.history import HistoryReport
 
-    for past in session.ask("history", HistoryReport).histories:
+    known = session.ask("history", HistoryReport)
+    for past in known.histories:
         history.recall((past.namespace, past.name), [sample.cores for sample in past.samples])
+    return known.note
 
 
 class History:

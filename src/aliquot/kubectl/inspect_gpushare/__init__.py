@@ -32,13 +32,14 @@ def _run(node: str, *, is_detailed: bool) -> int:
     from aliquot.errors import AliquotError
     from aliquot.kubectl.inspect_gpushare.reading import read
     from aliquot.kubectl.inspect_gpushare.text import details, summary
+    from aliquot.kubectl.terminal import without_commands
 
     try:
         nodes = read(node)
-        sys.stdout.write(details(nodes) if is_detailed else summary(nodes))
+        sys.stdout.write(without_commands(details(nodes) if is_detailed else summary(nodes)))
         sys.stdout.flush()
     except AliquotError as error:
-        sys.stdout.write(f"Failed due to {error}")
+        sys.stdout.write(without_commands(f"Failed due to {error}"))
         return 1
     except BrokenPipeError:
         sys.stderr.close()

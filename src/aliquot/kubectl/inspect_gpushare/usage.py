@@ -10,6 +10,7 @@ import msgspec
 from aliquot.dialects.gpushare import IDX
 from aliquot.dialects.gpushare_records import ALLOCATION, read_allocation
 from aliquot.errors import BadQuantity
+from aliquot.model.bounds import MAX_CARDS
 from aliquot.model.kubernetes import Object, Pod, Quantity
 from aliquot.model.quantity import whole
 
@@ -91,9 +92,8 @@ def _node_use(node: InspectedNode, pods: Sequence[Pod]) -> NodeUse:
     address = next((each.address for each in addresses if each.type == "InternalIP"), "unknown")
     amounts = node.status.allocatable or {}
     uses = [PodUse(pod.metadata.name, pod.metadata.namespace, _units(pod)) for pod in pods]
-    return NodeUse(
-        node.metadata.name, address, _amount(amounts, _MEMORY), _amount(amounts, _COUNT), sorted(uses, key=_order)
-    )
+    cards = min(_amount(amounts, _COUNT), MAX_CARDS)  # each is a column
+    return NodeUse(node.metadata.name, address, _amount(amounts, _MEMORY), cards, sorted(uses, key=_order))
 
 
 def _order(pod: PodUse) -> tuple[bool, int, str, str]:

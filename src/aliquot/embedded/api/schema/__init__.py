@@ -1,4 +1,4 @@
 """The fields of Kubernetes' kinds, from one table: `kinds.txt`, read by `table`.
 
-`unknown` finds unknown fields with it, and `api.protobuf` decodes bodies.
+`types` finds fields of the wrong type with it, `unknown` finds unknown fields, and `api.protobuf` decodes bodies.
 """
