@@ -124,7 +124,7 @@ def test_a_person_s_cordon_is_told_and_not_published(health: CardHealth) -> None
     """The server reads it itself: a dead agent must not keep a card cordoned."""
     health.see_annotations(BAD_WORD)
     (state, other) = health.states()
-    assert (state.cordon, other.cordon) == ("somebody cordoned it", "")
+    assert (state.cordon, other.cordon) == ("it was cordoned by hand", "")
     assert not state.gpu.cordoned
     health.see_annotations({})
     assert shown(health) == [FINE, FINE]

@@ -13,7 +13,7 @@ from aliquot.dialects.cordons import NO, YES, words
 from aliquot.model import Gpu, NodeGpus
 
 _NO_DRIVER = "the driver shows no card"
-_BY_HAND = "somebody cordoned it"
+_BY_HAND = "it was cordoned by hand"
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ _YEAR_SECONDS = 366 * 86400.0
 _LIST_NODES = Action("list", "nodes")
 _LIST_PODS = Action("list", "pods")
 _HIDDEN = "a pod of another namespace"
-_QUOTA_TROUBLE = "the newest quotas cannot be used; ask whoever runs the cluster"
+_QUOTA_TROUBLE = "the newest quotas cannot be used; ask your cluster's administrator"
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")

@@ -30,7 +30,7 @@ def access_to(server: str, authority: str, own: Access) -> Access:
         raise BadConfig(f"--server {server}: write an address such as https://aliquot.example.com:12340")
     if url.scheme == "http":
         if host not in _HERE:
-            raise BadConfig(f"--server {server}: everybody on the way could read your token; use https")
+            raise BadConfig(f"--server {server}: your token could be read on its way; use https")
         return replace(own, server=server.rstrip("/"), tls=None, server_name=None)
     try:
         tls = trusting(Path(authority).read_text() if authority else None)

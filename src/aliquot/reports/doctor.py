@@ -184,7 +184,7 @@ def _preparation(view: ClusterView, _: Facts) -> _Found:
     for node in view.nodes.values():
         for condition in node.status.conditions or ():
             if condition.type == CARDS_GUARDED and condition.status == "False":
-                text = f"node {node.key}: containers may get cards that nobody gave them: {condition.message}"
+                text = f"node {node.key}: containers may get cards that Aliquot did not give them: {condition.message}"
                 yield WARNING, text, "docs/nodes.md, One way of injection per node"
 
 
@@ -223,7 +223,7 @@ def _cards(view: ClusterView, _: Facts) -> _Found:
         if bad:
             said = next((c.message for c in view.nodes[name].status.conditions or () if c.type == CARDS_HEALTHY), "")
             repair = f"repair it, then kubectl gpu uncordon {name}/{bad[0]} --good"
-            yield WARNING, f"node {name}: unhealthy cards {', '.join(bad)}: {said or 'nobody says why'}", repair
+            yield WARNING, f"node {name}: unhealthy cards {', '.join(bad)}: {said or 'no agent reports why'}", repair
 
 
 def _quotas(view: ClusterView, _: Facts) -> _Found:

@@ -166,7 +166,7 @@ async def test_a_person_cordons_and_uncordons_a_card_and_wrong_names_are_told_on
             await served.say("7", "true")
             await served.say("1", "true")
             await served.shows("it is told", **GOOD | {"reason": "CardsCordoned"})
-            assert served.condition()["message"].endswith("is cordoned: somebody cordoned it")
+            assert served.condition()["message"].endswith("is cordoned: it was cordoned by hand")
             await served.say("1", None)
             await served.shows("it is over", **GOOD)
     wrong = [line["annotation"] for line in logs if line["event"] == "an annotation of the node names no card of it"]

@@ -214,7 +214,7 @@ async def test_what_is_wrong_with_the_quotas_of_others_is_for_those_who_may_read
     _, shown = await reading.get("quota")
     assert "'kube-system'" in shown["trouble"]
     _, shown = await reading.get("quota", TENANT, "namespace=default")
-    assert shown["trouble"] == "the newest quotas cannot be used; ask whoever runs the cluster"
+    assert shown["trouble"] == "the newest quotas cannot be used; ask your cluster's administrator"
 
 
 @pytest.mark.parametrize(

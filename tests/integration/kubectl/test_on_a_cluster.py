@@ -340,7 +340,7 @@ async def test_a_server_that_refuses_is_one_line(scripted: ScriptedApi, admin: s
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        ("http://aliquot.example.com", "everybody on the way could read your token; use https"),
+        ("http://aliquot.example.com", "your token could be read on its way; use https"),
         ("aliquot.example.com", "write an address such as https://aliquot.example.com:12340"),
         ("http://[", "Invalid IPv6 URL"),
     ],

@@ -44,7 +44,7 @@ def test_a_card_with_room_has_no_obstacle() -> None:
         pytest.param(
             {"constraints": Constraints(models=(ModelConstraint(("A100",)),))},
             Reason.WRONG_MODEL,
-            "is a Tesla T4",
+            "is not a model that the pod asks for",
             id="model",
         ),
         pytest.param(

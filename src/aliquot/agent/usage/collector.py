@@ -170,7 +170,7 @@ class Collector:
     def _say_if_blind(self, *, is_blind: bool) -> None:
         if is_blind and not self._is_blind:
             _log.warning(
-                "this agent does not see the processes of the host, so nobody knows what each pod uses of its cards",
+                "this agent does not see the processes of the host, so it cannot tell what each pod uses of its cards",
                 what="set hostPID: true in the agent's pod (docs/nodes.md)",
             )
         self._is_blind = is_blind

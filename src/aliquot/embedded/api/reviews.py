@@ -12,7 +12,7 @@ def answer(kind: str, review: Object, sender: User, users: Users, rights: Rights
     match kind:
         case "TokenReview":
             found = users.by_token(text_at(review, "spec", "token"))
-            unknown: Object = {"authenticated": False, "error": "nobody has this token"}
+            unknown: Object = {"authenticated": False, "error": "the token is not valid"}
             status = {"authenticated": True, "user": found.info()} if found else unknown
         case "SelfSubjectReview":
             status = {"userInfo": sender.info()}

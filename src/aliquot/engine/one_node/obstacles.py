@@ -28,7 +28,7 @@ def unwanted(state: NodeState, gpu: Gpu, request: Request) -> Obstacle | None:
         served = ", ".join(sorted(cards.dialects))
         return Obstacle(Reason.NOT_SERVED, f"is on a node that serves {served}, not {request.dialect}")
     if not constraints.allows_model(gpu.model):
-        return Obstacle(Reason.WRONG_MODEL, f"is a {gpu.model}")
+        return Obstacle(Reason.WRONG_MODEL, "is not a model that the pod asks for")
     if not constraints.allows_uuid(gpu.uuid):
         return Obstacle(Reason.WRONG_CARD, f"is not a card that the pod may use: {gpu.uuid}")
     if not constraints.allows_instance(gpu.profile):

@@ -51,7 +51,7 @@ def _text(report: WasteReport, namespace: str, style: Style) -> str:
         return table(titles, rows, style)
     summary = f"{report.unused:.2f} of {report.measured:.2f} cards held by measured pods are unused"
     unmeasured = report.held - report.measured
-    summary += f"; nobody measures the pods on {unmeasured:.2f} more" if unmeasured > 0 else ""
+    summary += f"; the pods on {unmeasured:.2f} more are not measured" if unmeasured > 0 else ""
     return table(titles, rows, style) + f"{summary}\n"
 
 
