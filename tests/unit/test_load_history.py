@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aliquot.control.inputs.load_history import LENGTH, PERIOD, History, LoadHistory, PastUse
+from aliquot.control.inputs.load_history import LENGTH, PERIOD, HistoryPoint, LoadHistory, UseHistory
 from aliquot.control.inputs.pod_use import PodUse, part_uses, pod_uses, unused
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, NodeGpus, Placement
@@ -31,7 +31,7 @@ def take(history: LoadHistory, at: float, measured: NodeLoad, pods: Sequence[Ent
     history.take(node, T0 + at, measured.cards, pod_uses(measured, pods, CARDS))
 
 
-def shown(history: History | None) -> list[tuple[float, float | None]]:
+def shown(history: UseHistory | None) -> list[tuple[float, float | None]]:
     assert history is not None
     return [(past.at - T0, past.cores) for past in history.samples]
 
@@ -44,7 +44,7 @@ def test_a_history_has_a_start_and_a_sample_for_every_half_minute() -> None:
     assert shown(found) == [(0, 0.3), (30, 0.6), (60, None), (90, None), (120, 0.8)]
     assert found is not None
     assert found.start == T0
-    assert found.samples[0] == PastUse(T0, 0.3, 4 * MIB)
+    assert found.samples[0] == HistoryPoint(T0, 0.3, 4 * MIB)
     assert history.card("GPU-1") is None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from aliquot.agent.card_health import CardState
 from aliquot.agent.devices import CardError
-from aliquot.agent.prometheus import Metric, Sample, lines
+from aliquot.agent.prometheus import Metric, SeriesValue, lines
 from aliquot.agent.usage import Collected, ContainerUse
 from aliquot.model.bounds import LARGEST_XID
 
@@ -92,7 +92,7 @@ class Shown:
     xids: Mapping[str, int] = field(default_factory=dict)
 
 
-Exporter = Callable[[Shown], Iterable[tuple[Metric, Iterable[Sample]]]]
+Exporter = Callable[[Shown], Iterable[tuple[Metric, Iterable[SeriesValue]]]]
 """The same with the names, labels and units of another exporter."""
 
 
@@ -154,7 +154,7 @@ def _card_labels(card: CardState) -> Mapping[str, str]:
     return {"uuid": card.gpu.uuid, "index": str(card.gpu.index), "model": card.gpu.model}
 
 
-def _ecc_errors(labels: Mapping[str, str], card: CardState) -> Iterable[Sample]:
+def _ecc_errors(labels: Mapping[str, str], card: CardState) -> Iterable[SeriesValue]:
     yield {**labels, "kind": "corrected"}, card.usage.corrected_errors
     yield {**labels, "kind": "uncorrected"}, card.usage.uncorrected_errors
 

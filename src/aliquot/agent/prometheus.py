@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aliquot.prometheus_labels import escaped
 
-Sample = tuple[Mapping[str, str], float | None]
+SeriesValue = tuple[Mapping[str, str], float | None]
 """The labels of a series, which is left out if its value is unknown."""
 
 
@@ -16,7 +16,7 @@ class Metric:
     help: str
 
 
-def lines(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
+def lines(metric: Metric, samples: Iterable[SeriesValue]) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}\n"
     yield f"# TYPE {metric.name} {metric.kind}\n"
     for labels, value in samples:

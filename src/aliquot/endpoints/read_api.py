@@ -16,8 +16,7 @@ from msgspec import Raw, structs
 
 from aliquot.clock import rfc3339
 from aliquot.control import ControlPlane
-from aliquot.control.inputs.past_load import HOUR
-from aliquot.control.inputs.past_load import Past as PastUse
+from aliquot.control.inputs.past_load import HOUR, SourcedHistory
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import ANYONE, Caller
 from aliquot.endpoints.own_rights import OwnRights
@@ -259,11 +258,11 @@ class ReadApi:
         return pods_in_order(view, self._plane.heartbeats.history.has_pod, asked.namespace), self._most_histories
 
     async def _known(
-        self, items: Iterable[_Item], ask: Callable[[_Item, float], Awaitable[PastUse | None]], seconds: float
-    ) -> list[tuple[_Item, PastUse]]:
+        self, items: Iterable[_Item], ask: Callable[[_Item, float], Awaitable[SourcedHistory | None]], seconds: float
+    ) -> list[tuple[_Item, SourcedHistory]]:
         """What is known of each for the last so many seconds. Once Prometheus has failed or taken long, memory answers
         for the rest."""
-        past, clock, found = self._plane.past_load, self._plane.clock, list[tuple[_Item, PastUse]]()
+        past, clock, found = self._plane.past_load, self._plane.clock, list[tuple[_Item, SourcedHistory]]()
         began = clock.monotonic()
         async for item in self._with_pauses(items):
             if (known := await ask(item, seconds)) is not None:

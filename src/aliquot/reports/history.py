@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from aliquot.clock import rfc3339
-from aliquot.control.inputs.past_load import Past as PastUse
+from aliquot.control.inputs.past_load import SourcedHistory
 from aliquot.model import Pod
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView
 
 
-class Sample(Report, frozen=True, kw_only=True):
+class HistorySample(Report, frozen=True, kw_only=True):
     """`cores` are cards; None if nobody measured them."""
 
     at: str
@@ -17,7 +17,7 @@ class Sample(Report, frozen=True, kw_only=True):
     memory_bytes: int
 
 
-class Past(Report, frozen=True, kw_only=True):
+class PastReport(Report, frozen=True, kw_only=True):
     """The history of a pod, or of a card."""
 
     namespace: str = ""
@@ -28,11 +28,11 @@ class Past(Report, frozen=True, kw_only=True):
     idle_since: str = ""
     source: str = "memory"
     """`memory` or `prometheus`."""
-    samples: list[Sample]
+    samples: list[HistorySample]
 
 
 class HistoryReport(Report, frozen=True, kw_only=True):
-    histories: list[Past]
+    histories: list[PastReport]
     note: str = ""
     """What is missing here."""
 
@@ -43,21 +43,22 @@ def pods_in_order(view: ClusterView, has_past: Callable[[str], bool], namespace:
     return sorted((pod for pod in shown if has_past(pod.metadata.uid)), key=lambda pod: pod.key)
 
 
-def pod_history(pod: Pod, past: PastUse) -> Past:
+def pod_history(pod: Pod, past: SourcedHistory) -> PastReport:
     return _past(past, namespace=pod.metadata.namespace, name=pod.metadata.name, node=pod.spec.node_name)
 
 
-def card_history(node: str, uuid: str, past: PastUse) -> Past:
+def card_history(node: str, uuid: str, past: SourcedHistory) -> PastReport:
     return _past(past, node=node, uuid=uuid)
 
 
-def _past(past: PastUse, **whose: str) -> Past:
+def _past(past: SourcedHistory, **whose: str) -> PastReport:
     history = past.history
     samples = [
-        Sample(at=_time(sample.at), cores=sample.cores, memory_bytes=sample.memory_bytes) for sample in history.samples
+        HistorySample(at=_time(sample.at), cores=sample.cores, memory_bytes=sample.memory_bytes)
+        for sample in history.samples
     ]
     idle = "" if history.idle_since is None else _time(history.idle_since)
-    return Past(since=_time(history.start), idle_since=idle, source=past.source, samples=samples, **whose)
+    return PastReport(since=_time(history.start), idle_since=idle, source=past.source, samples=samples, **whose)
 
 
 def _time(seconds: float) -> str:

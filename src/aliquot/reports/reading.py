@@ -33,7 +33,7 @@ _Found = TypeVar("_Found")
 _UNBOUND = {"fieldSelector": "spec.nodeName="}
 
 
-class Optional(Enum):
+class Extra(Enum):
     """What a report may need besides nodes and pods."""
 
     LEASES = "leases"
@@ -106,26 +106,26 @@ async def read_objects(
     now: float,
     *,
     namespace: str = "",
-    optional: Collection[Optional] = (),
+    optional: Collection[Extra] = (),
     quotas: QuotaPlace = QuotaPlace(),  # noqa: B008  # a frozen value
 ) -> ClusterObjects:
     """Nodes, the pods of all namespaces, and what is `optional`. A caller who may not list all pods gets those of
     `namespace`. Raises KubeError, also if the caller may list neither."""
     reader = _Reader(client, namespace)
 
-    def wanted(what: Optional, read: Callable[[], Awaitable[_Found]], none: _Found) -> Awaitable[_Found]:
+    def wanted(what: Extra, read: Callable[[], Awaitable[_Found]], none: _Found) -> Awaitable[_Found]:
         return read() if what in optional else _nothing(none)
 
     nodes, (pods, only), leases, text, marks, events = await asyncio.gather(
         reader.all(NODES, READ_NODES),
         _pods(reader, PODS),
-        wanted(Optional.LEASES, lambda: reader.all(LEASES, READ_LEASES), None),
-        wanted(Optional.QUOTAS, lambda: _quotas(reader, quotas), None),
-        wanted(Optional.MARKS, lambda: _marks(reader), None),
-        wanted(Optional.EVENTS, lambda: _events(reader), None),
+        wanted(Extra.LEASES, lambda: reader.all(LEASES, READ_LEASES), None),
+        wanted(Extra.QUOTAS, lambda: _quotas(reader, quotas), None),
+        wanted(Extra.MARKS, lambda: _marks(reader), None),
+        wanted(Extra.EVENTS, lambda: _events(reader), None),
     )
     none: list[PendingPod] = []
-    waiting, _ = await wanted(Optional.WAITING, lambda: _pods(reader, PENDING_PODS, _UNBOUND), (none, ""))
+    waiting, _ = await wanted(Extra.WAITING, lambda: _pods(reader, PENDING_PODS, _UNBOUND), (none, ""))
     return ClusterObjects(
         now,
         nodes or [],

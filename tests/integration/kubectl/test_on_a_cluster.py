@@ -15,7 +15,7 @@ from aliquot.embedded.api import resources
 from aliquot.model.load import LOAD, CardLoad, NodeLoad, write_load
 from aliquot.model.records import PLACEMENT, write_placement
 from aliquot.reports.explained import Explained
-from aliquot.reports.history import HistoryReport, Past, Sample
+from aliquot.reports.history import HistoryReport, HistorySample, PastReport
 from aliquot.reports.pods import PodCard, PodReport, PodsReport
 from aliquot.reports.report import Use
 from aliquot.reports.waste import WastefulPod, WasteReport
@@ -351,8 +351,8 @@ async def test_a_token_goes_to_no_address_that_others_could_read(server: str, wh
 
 
 async def test_top_begins_with_what_a_server_has_seen(scripted: ScriptedApi, admin: str) -> None:
-    samples = [Sample(at="", cores=cores, memory_bytes=0) for cores in (0.0, 0.5, None, 1.0)]
-    histories = [Past(namespace="research", name="mine", since="", samples=samples)]
+    samples = [HistorySample(at="", cores=cores, memory_bytes=0) for cores in (0.0, 0.5, None, 1.0)]
+    histories = [PastReport(namespace="research", name="mine", since="", samples=samples)]
     past = HistoryReport(histories=histories, note="pods that are not shown: 1")
     card = PodCard(index=0, uuid="u", model="m", cores=0, memory_mib=5120, use=Use(cores=1.0))
     pod = PodReport(

@@ -102,7 +102,13 @@ def quota(
             "has 15360 MiB left; the pod needs 16384",
             id="too large",
         ),
-        pytest.param(node(), request(gib(1), models=wish("A100")), Reason.WRONG_MODEL, "is not a model that the pod asks for", id="model"),
+        pytest.param(
+            node(),
+            request(gib(1), models=wish("A100")),
+            Reason.WRONG_MODEL,
+            "is not a model that the pod asks for",
+            id="model",
+        ),
         pytest.param(
             node("n1", {"healthy": False}), request(gib(1)), Reason.NOT_SELLABLE, "is unhealthy", id="unhealthy"
         ),

@@ -28,7 +28,7 @@ _NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class NodeSample:
     """What a node measured, and when we learnt it."""
 
     node: str
@@ -56,7 +56,7 @@ class AgentHeartbeats:
         self._measured_at: dict[str, float] = {}
         """By node, the time of its last sample by its own clock."""
         self._unread: dict[str, str] = {}
-        self.samples: dict[str, Sample] = {}
+        self.samples: dict[str, NodeSample] = {}
         """The last sample of each node."""
         self.history = LoadHistory()
         self.leases: Informer[Lease] = Informer(client, LEASES, self.see, namespace=NODE_LEASES, clock=clock)
@@ -166,9 +166,9 @@ class AgentHeartbeats:
             return
         before, self._measured_at[node] = self._measured_at.get(node), load.at
         if not is_first and load.at != before:
-            self._take(Sample(node, self._clock.monotonic(), load))
+            self._take(NodeSample(node, self._clock.monotonic(), load))
 
-    def _take(self, sample: Sample) -> None:
+    def _take(self, sample: NodeSample) -> None:
         if not self.samples:
             self.cluster.apply(TimePassed(sample.at))
         self.samples[sample.node] = sample

@@ -18,7 +18,7 @@ _MILLI = 1000
 
 
 @dataclass(frozen=True)
-class PastUse:
+class HistoryPoint:
     """`at` is in seconds since the epoch. `cores` are cards."""
 
     at: float
@@ -27,12 +27,12 @@ class PastUse:
 
 
 @dataclass(frozen=True)
-class History:
+class UseHistory:
     """`start` is when the first sample came, which the ring may have forgotten since. `idle_since` is None while it is
     at work, or if nobody can tell."""
 
     start: float
-    samples: tuple[PastUse, ...]
+    samples: tuple[HistoryPoint, ...]
     idle_since: float | None
 
 
@@ -79,7 +79,7 @@ class _Rings:
             self._busy[row] = slot
         self._mib[row, place] = min(memory_bytes // MIB, 2**32 - 1)
 
-    def get(self, name: str) -> History | None:
+    def get(self, name: str) -> UseHistory | None:
         row = self._rows.get(name)
         if row is None:
             return None
@@ -88,8 +88,8 @@ class _Rings:
         for slot in range(max(first, last - LENGTH + 1), last + 1):
             cores = int(self._cores[row, slot % LENGTH])
             known = None if cores == _UNKNOWN else cores / _MILLI
-            samples.append(PastUse(slot * PERIOD, known, int(self._mib[row, slot % LENGTH]) * MIB))
-        return History(first * PERIOD, tuple(samples), None if busy == last else (busy + 1) * PERIOD)
+            samples.append(HistoryPoint(slot * PERIOD, known, int(self._mib[row, slot % LENGTH]) * MIB))
+        return UseHistory(first * PERIOD, tuple(samples), None if busy == last else (busy + 1) * PERIOD)
 
     def idle_since(self, name: str) -> float | None:
         row = self._rows.get(name)
@@ -154,14 +154,14 @@ class LoadHistory:
             self._uses[uid] = use
             self._pods.add(uid, slot, use.cores, use.memory_bytes or 0)
 
-    def card(self, uuid: str) -> History | None:
+    def card(self, uuid: str) -> UseHistory | None:
         return self._cards.get(uuid)
 
     def use(self, uid: str) -> PodUse | None:
         """What a pod used when its node last reported; None if it has not reported since the pod was placed."""
         return self._uses.get(uid)
 
-    def pod(self, uid: str) -> History | None:
+    def pod(self, uid: str) -> UseHistory | None:
         return self._pods.get(uid)
 
     def has_pod(self, uid: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from aliquot.clock import Clock, seconds_of
-from aliquot.control.inputs.load_history import LENGTH, PERIOD, History, LoadHistory, PastUse
+from aliquot.control.inputs.load_history import LENGTH, PERIOD, HistoryPoint, LoadHistory, UseHistory
 from aliquot.control.inputs.prometheus import Prometheus
 from aliquot.errors import NoAnswerFromPrometheus
 from aliquot.model import Pod
@@ -16,10 +16,10 @@ HOUR = LENGTH * PERIOD
 
 
 @dataclass(frozen=True)
-class Past:
+class SourcedHistory:
     """`source` is memory or prometheus."""
 
-    history: History
+    history: UseHistory
     source: str
 
 
@@ -44,7 +44,7 @@ class PastLoad:
     def asks_prometheus(self, seconds: float) -> bool:
         return self._prometheus is not None and seconds > HOUR
 
-    async def card(self, uuid: str, seconds: float = HOUR) -> Past | None:
+    async def card(self, uuid: str, seconds: float = HOUR) -> SourcedHistory | None:
         """Of a card by its UUID, for the last so many seconds; None if nothing is known."""
         now = self._now()
         recent = _since(now - seconds, self._memory.card(uuid))
@@ -52,7 +52,7 @@ class PastLoad:
             return _of_memory(recent)
         return await self._asked(self._prometheus.card(uuid, now - seconds, now), recent)
 
-    async def pod(self, uid: str, seconds: float = HOUR) -> Past | None:
+    async def pod(self, uid: str, seconds: float = HOUR) -> SourcedHistory | None:
         """Of a pod by its UID. An earlier pod of the same name does not count."""
         pod, now = self._pod_with(uid), self._now()
         recent = _since(now - seconds, self._memory.pod(uid))
@@ -65,7 +65,9 @@ class PastLoad:
     def _now(self) -> float:
         return self._clock.wall_ns() / 1e9
 
-    async def _asked(self, answer: Awaitable[tuple[PastUse, ...]], recent: History | None) -> Past | None:
+    async def _asked(
+        self, answer: Awaitable[tuple[HistoryPoint, ...]], recent: UseHistory | None
+    ) -> SourcedHistory | None:
         """What memory has if Prometheus has nothing."""
         try:
             samples = await answer
@@ -78,10 +80,10 @@ class PastLoad:
         if not samples:
             return _of_memory(recent)
         idle_since = recent.idle_since if recent is not None else None
-        return Past(History(samples[0].at, samples, idle_since), "prometheus")
+        return SourcedHistory(UseHistory(samples[0].at, samples, idle_since), "prometheus")
 
 
-def _since(begin: float, recent: History | None) -> History | None:
+def _since(begin: float, recent: UseHistory | None) -> UseHistory | None:
     """The part of a history after that time."""
     if recent is None:
         return None
@@ -89,5 +91,5 @@ def _since(begin: float, recent: History | None) -> History | None:
     return replace(recent, samples=samples) if samples else None
 
 
-def _of_memory(recent: History | None) -> Past | None:
-    return Past(recent, "memory") if recent is not None else None
+def _of_memory(recent: UseHistory | None) -> SourcedHistory | None:
+    return SourcedHistory(recent, "memory") if recent is not None else None

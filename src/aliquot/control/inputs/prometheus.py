@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from aliquot.control.inputs.load_history import PERIOD, PastUse
+from aliquot.control.inputs.load_history import PERIOD, HistoryPoint
 from aliquot.errors import NoAnswerFromPrometheus
 from aliquot.kube import NotSent
 from aliquot.kube.http import HttpClient
@@ -39,21 +39,21 @@ class Prometheus:
     async def close(self) -> None:
         await self._http.close()
 
-    async def card(self, uuid: str, since: float, until: float) -> tuple[PastUse, ...]:
+    async def card(self, uuid: str, since: float, until: float) -> tuple[HistoryPoint, ...]:
         """Raises NoAnswerFromPrometheus."""
         chosen = f"{{uuid={_quoted(uuid)}}}"
         cores, memory = f"aliquot_card_cores_busy_ratio{chosen}", f"aliquot_card_memory_used_bytes{chosen}"
         return await self._uses(f"max({cores})", f"max({memory})", since, until)
 
-    async def pod(self, namespace: str, name: str, since: float, until: float) -> tuple[PastUse, ...]:
+    async def pod(self, namespace: str, name: str, since: float, until: float) -> tuple[HistoryPoint, ...]:
         """The same of all pods of this name in that time."""
         chosen = f"{{namespace={_quoted(namespace)},pod={_quoted(name)}}}"
         cores, memory = f"aliquot_container_cores_busy_ratio{chosen}", f"aliquot_container_memory_used_bytes{chosen}"
         return await self._uses(f"sum({cores})", f"sum({memory})", since, until)
 
-    async def _uses(self, cores: str, memory: str, since: float, until: float) -> tuple[PastUse, ...]:
+    async def _uses(self, cores: str, memory: str, since: float, until: float) -> tuple[HistoryPoint, ...]:
         busy, used = await asyncio.gather(*(self._range(query, since, until) for query in (cores, memory)))
-        return tuple(PastUse(at, busy.get(at), int(used.get(at, 0))) for at in sorted({*busy, *used}))
+        return tuple(HistoryPoint(at, busy.get(at), int(used.get(at, 0))) for at in sorted({*busy, *used}))
 
     async def _range(self, query: str, since: float, until: float) -> dict[float, float]:
         step = max(PERIOD, (until - since) / _POINTS)

@@ -26,7 +26,7 @@ from aliquot.reports.objects import ClusterObjects
 from aliquot.reports.pods import pods_report
 from aliquot.reports.queue import queue_report
 from aliquot.reports.quota import quota_report
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Extra
 from aliquot.reports.redaction import redacted, without_secrets
 from aliquot.reports.report import Report
 from aliquot.reports.server_config import READ_CONFIG, read_server_config, server_config
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session, dialects = Session(options), standard_dialects()
-    objects = redacted(session.objects(*Optional), dialects)
+    objects = redacted(session.objects(*Extra), dialects)
     view = view_of(objects, dialects)
 
     async def read(client: Client) -> tuple[Facts, list[ConfigMap] | None]:

@@ -7,7 +7,7 @@ from aliquot.kubectl.gpu.output import print_report, write
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.explain import explain_report
 from aliquot.reports.explained import Explained
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Extra
 
 EPILOG = """examples:
   kubectl gpu explain patient                # why a pod waits, and what would help
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         f"explain/{quote(namespace, safe='')}/{quote(name, safe='')}",
         Explained,
         lambda view: explain_report(view, namespace, name, lambda _: True, node=options.node),
-        *(Optional.LEASES, Optional.MARKS, Optional.QUOTAS, Optional.EVENTS, Optional.WAITING),
+        *(Extra.LEASES, Extra.MARKS, Extra.QUOTAS, Extra.EVENTS, Extra.WAITING),
         node=options.node,
     )
     if options.output in ("json", "yaml"):

@@ -28,7 +28,7 @@ from aliquot.reports.nodes import (
     models_report,
     visible_nodes,
 )
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Extra
 from aliquot.reports.report import Report, Use, total_use
 
 EPILOG = """examples:
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    found = session.report("nodes", NodesReport, visible_nodes, Optional.LEASES, Optional.MARKS, decides=False)
+    found = session.report("nodes", NodesReport, visible_nodes, Extra.LEASES, Extra.MARKS, decides=False)
     if unknown := sorted(set(options.names) - {node.name for node in found.nodes}):
         raise BadInput(f"there is no node {', '.join(unknown)} with cards")
     report = NodesReport(nodes=[node for node in found.nodes if not options.names or node.name in options.names])

@@ -7,7 +7,7 @@ from aliquot.errors import BadInput
 from aliquot.kubectl.gpu.output import Cell, Style, age, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Extra
 from aliquot.reports.report import Report
 
 EPILOG = """examples:
@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
     found = session.report(
-        "pods", PodsReport, lambda view: pods_report(view, session.chosen), Optional.LEASES, decides=False
+        "pods", PodsReport, lambda view: pods_report(view, session.chosen), Extra.LEASES, decides=False
     )
     report = PodsReport(pods=[pod for pod in found.pods if not options.names or pod.name in options.names])
     if unknown := sorted(set(options.names) - {pod.name for pod in report.pods}):

@@ -5,7 +5,7 @@ import argparse
 from aliquot.kubectl.gpu.output import Cell, Style, age, say, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.queue import QueueReport, WaitingPod, queue_report
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Extra
 
 EPILOG = """examples:
   kubectl gpu queue                # pods of your namespace that wait for cards
@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    needs = (Optional.QUOTAS, Optional.MARKS, Optional.LEASES, Optional.WAITING)
+    needs = (Extra.QUOTAS, Extra.MARKS, Extra.LEASES, Extra.WAITING)
     report = session.report("queue", QueueReport, lambda view: queue_report(view, session.chosen), *needs)
     is_wide = options.output == "wide"
     show(report, options, lambda style: _text(report, session.chosen, style, is_wide=is_wide))

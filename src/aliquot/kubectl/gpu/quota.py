@@ -11,7 +11,7 @@ from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
-from aliquot.reports.reading import Optional, read_quotas
+from aliquot.reports.reading import Extra, read_quotas
 from aliquot.reports.view import ClusterView
 
 EPILOG = """examples:
@@ -65,7 +65,7 @@ def _show(session: Session, options: argparse.Namespace) -> int:
             raise BadInput(f"you may not read the quotas in ConfigMap {session.quotas}; ask for {rule}")
         return quota_report(view, session.chosen)
 
-    report = session.report("quota", QuotaReport, visible, Optional.QUOTAS, decides=False)
+    report = session.report("quota", QuotaReport, visible, Extra.QUOTAS, decides=False)
     show(report, options, lambda style: _text(report, style))
     if report.trouble:
         say(f"error: {report.trouble}")

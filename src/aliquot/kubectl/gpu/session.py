@@ -16,7 +16,7 @@ from aliquot.kubectl.gpu.output import say
 from aliquot.reports.archive import read_archive
 from aliquot.reports.asking import access_to, ask
 from aliquot.reports.objects import ClusterObjects
-from aliquot.reports.reading import Optional, QuotaPlace, read_objects
+from aliquot.reports.reading import Extra, QuotaPlace, read_objects
 from aliquot.reports.report import Report
 from aliquot.reports.view import ClusterView, view_of
 
@@ -51,7 +51,7 @@ class Session:
         what: str,
         kind: type[_Asked],
         make: Callable[[ClusterView], _Asked],
-        *optional: Optional,
+        *optional: Extra,
         decides: bool = True,
         node: str = "",
     ) -> _Asked:
@@ -97,17 +97,17 @@ class Session:
 
         return asyncio.run(within())
 
-    def objects(self, *optional: Optional) -> ClusterObjects:
+    def objects(self, *optional: Extra) -> ClusterObjects:
         """Raises KubeError and BadInput."""
         if self._archive:
             return read_archive(Path(self._archive))
         return self.call(lambda client: self._read(client, optional))
 
-    def view(self, *optional: Optional, decides: bool = True) -> ClusterView:
+    def view(self, *optional: Extra, decides: bool = True) -> ClusterView:
         """The cluster as this caller can see it. One that `decides` knows what policies need. Raises KubeError."""
         return view_of(self.objects(*optional), decides=decides)
 
-    async def _read(self, client: Client, optional: Collection[Optional]) -> ClusterObjects:
+    async def _read(self, client: Client, optional: Collection[Extra]) -> ClusterObjects:
         objects = await read_objects(
             client, time.time(), namespace=self.namespace, optional=optional, quotas=self.quotas
         )

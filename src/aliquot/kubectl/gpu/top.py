@@ -22,7 +22,7 @@ from aliquot.kubectl.gpu.output import (
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.nodes import NodesReport, visible_nodes
 from aliquot.reports.pods import PodsReport, pods_report
-from aliquot.reports.reading import Optional
+from aliquot.reports.reading import Extra
 from aliquot.reports.report import NO_USE
 from aliquot.reports.top import TopReport, top_of_cards, top_of_namespaces, top_of_pods
 
@@ -60,7 +60,7 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    session, history = Session(options), History()
+    session, history = Session(options), Curves()
     note = _recall(session, history) if session.has_server and options.kind == "pods" else ""
     is_live = options.output not in ("json", "yaml") and (options.rounds > 1 or sys.stdout.isatty())
     rounds = options.rounds or (0 if is_live else 1)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _look(session: Session, options: argparse.Namespace, history: "History", *, is_live: bool) -> TopReport:
+def _look(session: Session, options: argparse.Namespace, history: "Curves", *, is_live: bool) -> TopReport:
     report = _report(session, options.kind)
     history.add(report)
     sys.stdout.write(_CLEAR if is_live else "")
@@ -91,13 +91,13 @@ def _look(session: Session, options: argparse.Namespace, history: "History", *, 
 
 def _report(session: Session, kind: str) -> TopReport:
     if kind == "cards":
-        return top_of_cards(session.report("nodes", NodesReport, visible_nodes, Optional.LEASES, decides=False))
+        return top_of_cards(session.report("nodes", NodesReport, visible_nodes, Extra.LEASES, decides=False))
     namespace = session.chosen if kind == "pods" else ""
-    pods = session.report("pods", PodsReport, lambda view: pods_report(view, namespace), Optional.LEASES, decides=False)
+    pods = session.report("pods", PodsReport, lambda view: pods_report(view, namespace), Extra.LEASES, decides=False)
     return top_of_pods(pods) if kind == "pods" else top_of_namespaces(pods)
 
 
-def _recall(session: Session, history: "History") -> str:
+def _recall(session: Session, history: "Curves") -> str:
     """Take in what the server has seen of each pod before. Returns what is missing there."""
     from aliquot.reports.history import HistoryReport
 
@@ -107,7 +107,7 @@ def _recall(session: Session, history: "History") -> str:
     return known.note
 
 
-class History:
+class Curves:
     """How busy each row was at the last looks."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def sparkline(shares: Iterable[float]) -> str:
     return "".join(_LEVELS[min(last, max(0, round(share * last)))] for share in shares)
 
 
-def _text(report: TopReport, style: Style, history: History | None) -> str:
+def _text(report: TopReport, style: Style, history: Curves | None) -> str:
     last = _LAST[report.of]
     titles = _TITLES[report.of] + _MORE + last + (("HISTORY",) if history else ())
     rows = []

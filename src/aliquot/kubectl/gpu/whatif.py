@@ -9,7 +9,7 @@ from aliquot.kubectl.gpu.output import Cell, Style, show, table
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.plain import why
 from aliquot.reports.manifests import MAX_REPLICAS, pods_of
-from aliquot.reports.reading import READ_NODES, Optional
+from aliquot.reports.reading import READ_NODES, Extra
 from aliquot.reports.what_if import WhatIfReport, what_if
 
 EPILOG = """examples:
@@ -39,7 +39,7 @@ def _replicas(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
     pods = pods_of(_read(options.filename), options.filename, session.namespace, options.replicas)
-    view = session.view(Optional.QUOTAS, Optional.MARKS, Optional.LEASES)
+    view = session.view(Extra.QUOTAS, Extra.MARKS, Extra.LEASES)
     if view.lacks("nodes"):
         raise BadInput(f"you may not list nodes, so it cannot be told where pods would go; ask for {READ_NODES.rule()}")
     report = what_if(view, pods)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from aliquot.agent.card_health import CardState
 from aliquot.agent.metrics import Shown
 from aliquot.agent.nvidia.exporters import values
-from aliquot.agent.prometheus import Metric, Sample
+from aliquot.agent.prometheus import Metric, SeriesValue
 from aliquot.agent.usage import ContainerUse
 
 _CORES = values.gauge("DCGM_FI_DEV_GPU_UTIL", "Percent of the time in which a program ran.")
@@ -33,7 +33,7 @@ _OF_CARD: Mapping[Metric, Callable[[CardState], float | None]] = {
 _XID = values.gauge("DCGM_FI_DEV_XID_ERRORS", "The last XID error.")
 
 
-def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[SeriesValue]]]:
     users = values.grouped(shown.uses, lambda use: use.uuid)
     cards = [(_labels(shown.node, card, users.get(card.gpu.uuid, ())), card) for card in shown.cards]
     shared = [

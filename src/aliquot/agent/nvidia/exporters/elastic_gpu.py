@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from aliquot.agent.metrics import Shown
 from aliquot.agent.nvidia.exporters import values
-from aliquot.agent.prometheus import Metric, Sample
+from aliquot.agent.prometheus import Metric, SeriesValue
 from aliquot.agent.usage import ContainerUse
 
 _CORES = 100
@@ -25,7 +25,7 @@ _USED: Mapping[str, tuple[str, Callable[[_Uses], float | None]]] = {
 }
 
 
-def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[SeriesValue]]]:
     yield from _of_cards(shown)
     node = {"node": shown.node}
     pods = [
@@ -55,12 +55,12 @@ def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[Sample]]]:
     yield from _used("container", containers)
 
 
-def _used(what: str, groups: _Groups) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+def _used(what: str, groups: _Groups) -> Iterator[tuple[Metric, Iterable[SeriesValue]]]:
     for name, (text, value) in _USED.items():
         yield values.gauge(f"{what}_{name}", text), [(labels, value(uses)) for labels, uses in groups]
 
 
-def _of_cards(shown: Shown) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+def _of_cards(shown: Shown) -> Iterator[tuple[Metric, Iterable[SeriesValue]]]:
     cards = [({"node": shown.node, "card": str(card.gpu.index)}, card) for card in shown.cards]
     uses = values.grouped(shown.uses, lambda use: use.uuid)
     yield (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from aliquot.agent.metrics import Shown
 from aliquot.agent.nvidia.exporters import values
-from aliquot.agent.prometheus import Metric, Sample
+from aliquot.agent.prometheus import Metric, SeriesValue
 from aliquot.agent.usage import ContainerUse
 
 _TOTAL = "total"
@@ -16,7 +16,7 @@ _CORES = values.gauge("container_request_gpu_utilization", "Cards that a contain
 _MEMORY = values.gauge("container_request_gpu_memory", "MiB that a container was given.")
 
 
-def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[SeriesValue]]]:
     indexes = {card.gpu.uuid: f"gpu{card.gpu.index}" for card in shown.cards}
     containers = [
         (_labels(shown.node, uses[0]), uses)

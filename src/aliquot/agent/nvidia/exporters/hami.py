@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from aliquot.agent.card_health import CardState
 from aliquot.agent.metrics import Shown
 from aliquot.agent.nvidia.exporters import values
-from aliquot.agent.prometheus import Metric, Sample
+from aliquot.agent.prometheus import Metric, SeriesValue
 
 
-def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+def metrics(shown: Shown) -> Iterator[tuple[Metric, Iterable[SeriesValue]]]:
     cards = [(_card_labels(card), card) for card in shown.cards]
     yield (
         values.gauge("hami_host_gpu_memory_used_bytes", "Memory of a card in use."),
