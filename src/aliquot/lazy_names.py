@@ -1,4 +1,7 @@
-"""Names of a package that are imported from its modules when they are first used."""
+"""Names of a package that are imported from its modules when they are first used.
+
+Type checkers do not see them: the package imports the same names `if TYPE_CHECKING`, and a test compares the two.
+"""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,5 +1,6 @@
 """Packages whose names are imported when they are first used."""
 
+import ast
 import importlib
 import subprocess
 import sys
@@ -10,13 +11,33 @@ import pytest
 PACKAGES = ["aliquot.control", "aliquot.engine", "aliquot.kube"]
 
 
+def names_of(package: str) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """The names of each module: as type checkers see them, and as they are imported."""
+    tree = ast.parse(Path(str(importlib.import_module(package).__file__)).read_text())
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    checked = {
+        str(each.module).removeprefix(f"{package}."): {name.name for name in each.names}
+        for each in branch.body
+        if isinstance(each, ast.ImportFrom)
+    }
+    (given,) = (node for node in ast.walk(branch) if isinstance(node, ast.Dict))
+    return checked, {module: set(names.split()) for module, names in ast.literal_eval(given).items()}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_type_checkers_see_the_names_that_are_imported(package: str) -> None:
+    checked, imported = names_of(package)
+    assert checked == imported
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_name_is_there_and_none_is_that_of_a_module(package: str) -> None:
-    module = importlib.import_module(package)
-    assert all(hasattr(module, name) for name in module.__all__)
+    module, (_, imported) = importlib.import_module(package), names_of(package)
+    names = set().union(*imported.values())
+    assert all(hasattr(module, name) for name in names)
     folder = Path(str(module.__file__)).parent
     modules = {path.stem for path in folder.glob("*.py")} | {path.name for path in folder.iterdir() if path.is_dir()}
-    assert not modules & set(module.__all__)
+    assert not modules & names
 
 
 def test_another_name_is_an_attribute_error() -> None:

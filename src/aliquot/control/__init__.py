@@ -24,13 +24,3 @@ else:
             "state.cluster_state": "ClusterState",
         },
     )
-
-__all__ = [
-    "ControlPlane",
-    "ClusterState",
-    "Committer",
-    "Placed",
-    "Leadership",
-    "Role",
-    "Side",
-]
