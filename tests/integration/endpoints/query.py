@@ -40,7 +40,7 @@ class Query:
         return body
 
     async def ask(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, **query: str
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, /, **query: str
     ) -> tuple[int, Mapping[str, str], Any]:
         async with self._session.request(method, self._url + path, headers=headers, params=query) as answer:
             text = await answer.text()
@@ -80,7 +80,8 @@ class Query:
         }
         registry, leases = self.room.api.registry, self.room.plane.heartbeats.leases
         if leases.get(f"{NODE_LEASES}/{node}") is None:
-            registry.create(resources.NAMESPACES, "", {"metadata": {"name": NODE_LEASES}})
+            if self.room.api.store.get(resources.NAMESPACES.collection, ("", NODE_LEASES)) is None:
+                registry.create(resources.NAMESPACES, "", {"metadata": {"name": NODE_LEASES}})
             registry.create(resources.LEASES, NODE_LEASES, body)
         else:
             registry.patch(resources.LEASES, NODE_LEASES, node, patch_of(MERGE_PATCH, body))
@@ -102,13 +103,15 @@ class Frames:
 
 
 @asynccontextmanager
-async def querying(room: Room, instance: int = 7) -> AsyncIterator[Query]:
+async def querying(room: Room, instance: int = 7, *, complete: bool = True) -> AsyncIterator[Query]:
+    """A query API in front of a room's control plane. Unless it is `complete`, it has not seen the cluster yet."""
     api = QueryApi(room.plane, OwnRights(room.client, room.clock), instance)
-    running = asyncio.create_task(api.run())
+    running = asyncio.create_task(api.run() if complete else asyncio.sleep(0))
     try:
         async with served(Routes(api.routes())) as url, aiohttp.ClientSession() as session:
             query = Query(room, api, session, url)
-            await query.settled()
+            if complete:
+                await query.settled()
             yield query
     finally:
         running.cancel()
