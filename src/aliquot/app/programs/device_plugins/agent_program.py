@@ -20,6 +20,7 @@ class AgentProgram:
 
     line: CommandLine
     dialect: str
+    """Empty: the labels of the node decide."""
     translate: Callable[[Parsed], Translated]
     """Raises BadConfig."""
 
@@ -37,7 +38,7 @@ class AgentProgram:
 
     def keys(self, translated: Translated) -> dict[str, Given]:
         """The keys of the configuration. The program's flags override our variables, which override its defaults."""
-        own = {"dialects": Given((self.dialect,), f"{self.line.program}'s default")}
+        own = {"dialects": Given((self.dialect,), f"{self.line.program}'s default")} if self.dialect else {}
         ours = overridden({**own, **translated.defaults}, variables(AGENT.settings))
         return {**ours, **translated.given}
 
