@@ -22,6 +22,8 @@ from aliquot.plain import why
 _NAME = "gpuserver"
 _FILE = ".metrics-podresource.yaml"
 _SERVICE, _NAMESPACE = "nvidia-gpu-scheduler", "kube-system"
+_POD, _POD_NAMESPACE = "MetadataName", "MetadataNamespace"
+"""Variables with the pod's name and namespace."""
 _ABOUT = """
 gpuserver, served by Aliquot: the API metrics.nvidia.com/v1alpha1 with podresources and gpuinfos behind the Kubernetes
 API server, and a scheduler extender for card models (schedule/filter, prioritize and preempt).
@@ -129,8 +131,8 @@ def _translate(parsed: Parsed) -> Translated:
     given = {
         **klog.given(parsed),
         "queryApi.enabled": Given(True, _NAME),
-        "queryApi.service": Given(service, "$MetadataName"),
-        "queryApi.namespace": Given(namespace, "$MetadataNamespace"),
+        "queryApi.service": Given(service, f"${_POD}"),
+        "queryApi.namespace": Given(namespace, f"${_POD_NAMESPACE}"),
         "listen.address": Given(parsed["bind-address"] or "0.0.0.0", written.get("bind-address", "default")),
         "endpoints.nvidia.port": Given(parsed["secure-port"], written.get("secure-port", "default")),
         "queryApi.verbs": Given(parsed["enable-scheduler"], written.get("enable-scheduler", "default")),
@@ -149,8 +151,8 @@ def _translate(parsed: Parsed) -> Translated:
 
 def own_service() -> tuple[str, str]:
     """Name and namespace of the Service, from the pod's own."""
-    pod, _, _ = os.environ.get("MetadataName", "").rpartition("-")
-    return pod or _SERVICE, os.environ.get("MetadataNamespace") or _NAMESPACE
+    pod, _, _ = os.environ.get(_POD, "").rpartition("-")
+    return pod or _SERVICE, os.environ.get(_POD_NAMESPACE) or _NAMESPACE
 
 
 PROGRAM = Program(LINE, "nvidia", "0.0.0.0", _translate, _print_only, "--secure-port")
