@@ -10,17 +10,24 @@ from typing import Any
 
 import pytest
 
-from aliquot.app.programs.device_plugins import elastic_gpu_agent, gpu_manager, gpushare_device_plugin
+from aliquot.app.programs.device_plugins import (
+    elastic_gpu_agent,
+    gpu_manager,
+    gpuserver_ds,
+    gpushare_device_plugin,
+)
 from aliquot.app.programs.device_plugins.agent_program import AgentProgram
 from aliquot.config.agent_tree import AGENT
 from image.flavours import SERVER_ONLY
 from tests.integration.cli.programs import ended
 
 GPUSHARE, ELASTIC, MANAGER = gpushare_device_plugin.PROGRAM, elastic_gpu_agent.PROGRAM, gpu_manager.PROGRAM
+OBSERVING = gpuserver_ds.PROGRAM
 MODULES = {
     "gpushare-device-plugin-v2": "gpushare_device_plugin",
     "elastic-gpu-agent": "elastic_gpu_agent",
     "gpu-manager": "gpu_manager",
+    "gpuserver-ds": "gpuserver_ds",
 }
 
 
@@ -77,6 +84,13 @@ def keys(program: AgentProgram, *words: str) -> dict[str, Any]:
             },
             id="where gpu-manager finds things",
         ),
+        pytest.param(OBSERVING, ["--v=2"], {"log.level": "info"}, id="gpuserver-ds's manifest"),
+        pytest.param(
+            OBSERVING,
+            ["--localPodResourcesEndpoint=unix:///p/kubelet.sock", "--interval-wait-service=1s"],
+            {"podResources": "/p/kubelet.sock"},
+            id="gpuserver-ds's flags",
+        ),
     ],
 )
 def test_flags_become_keys_of_the_agent(
@@ -85,6 +99,12 @@ def test_flags_become_keys_of_the_agent(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("NODE_NAME", "n1")
     assert keys(program, *words) == {"nodeName": "n1", **expected}
+
+
+def test_gpuserver_ds_takes_the_node_s_name_from_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("NODENAME", "n2")
+    assert keys(OBSERVING) == {"nodeName": "n2"}, "no dialect: the labels of the node decide"
 
 
 def test_a_kubeconfig_that_is_not_mounted_means_the_service_account(
