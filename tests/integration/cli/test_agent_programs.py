@@ -17,9 +17,16 @@ from aliquot.app.programs.device_plugins import (
     gpushare_device_plugin,
 )
 from aliquot.app.programs.device_plugins.agent_program import AgentProgram
-from aliquot.config.agent_tree import AGENT
+from aliquot.config.agent_tree import AGENT, AgentConfig
+from aliquot.config.sections.common import AgentKubernetesSection
+from aliquot.dialects.node_reading import SERVES
+from aliquot.embedded.api import resources
+from aliquot.errors import BadConfig
+from aliquot.model.records import OBSERVED
 from image.flavours import SERVER_ONLY
+from tests.fakes import ScriptedApi, answer
 from tests.integration.cli.programs import ended
+from tests.integration.cli.servers import kubeconfig
 
 GPUSHARE, ELASTIC, MANAGER = gpushare_device_plugin.PROGRAM, elastic_gpu_agent.PROGRAM, gpu_manager.PROGRAM
 OBSERVING = gpuserver_ds.PROGRAM
@@ -160,3 +167,31 @@ def test_the_agent_and_its_programs_import_nothing_that_only_the_server_needs() 
     code = f"import sys, json; import {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert {name.partition(".")[0] for name in loaded} & set(SERVER_ONLY) == set()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({"nodeinfo": "gpu"}, {"nodeinfo": "gpu", OBSERVED: "true"}, id="the original's label"),
+        pytest.param({OBSERVED: "false"}, {OBSERVED: "false"}, id="somebody said no"),
+        pytest.param({f"{SERVES}nvidia": "true"}, {f"{SERVES}nvidia": "true"}, id="our agent owns it"),
+    ],
+)
+async def test_gpuserver_ds_observes_its_node_unless_a_label_of_ours_says_otherwise(
+    tmp_path: Path, scripted: ScriptedApi, labels: dict[str, str], expected: dict[str, str]
+) -> None:
+    scripted.registry.create(resources.NODES, "", {"metadata": {"name": "n1", "labels": labels}})
+    access = AgentKubernetesSection(kubeconfig=kubeconfig(tmp_path, scripted.url))
+    await gpuserver_ds.observe_own_node(AgentConfig(access, "n1"))
+    (node,) = scripted.store.snapshot("nodes")
+    assert node.obj["metadata"]["labels"] == expected
+
+
+async def test_gpuserver_ds_does_not_take_a_node_from_its_plugin_if_it_cannot_label_it(
+    tmp_path: Path, scripted: ScriptedApi
+) -> None:
+    scripted.registry.create(resources.NODES, "", {"metadata": {"name": "n1", "labels": {"nodeinfo": "gpu"}}})
+    scripted.script("PATCH", "nodes/n1", answer(403))
+    access = AgentKubernetesSection(kubeconfig=kubeconfig(tmp_path, scripted.url))
+    with pytest.raises(BadConfig, match="kubectl label node n1"):
+        await gpuserver_ds.observe_own_node(AgentConfig(access, "n1"))
