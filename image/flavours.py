@@ -28,6 +28,9 @@ SERVER_ONLY = (
     "multidict",
     "propcache",
     "yarl",
+    "cryptography",
+    "cffi",
+    "pycparser",
 )
 """Requirements that the agent does not import."""
 
@@ -81,6 +84,7 @@ FLAVOURS = (
         "elastic-gpu-scheduler", "aliquot/elastic-gpu-scheduler", entrypoint=("elastic-gpu-scheduler",), port=39999
     ),
     Flavour("nano-gpu-scheduler", "aliquot/nano-gpu-scheduler", entrypoint=("nano-gpu-scheduler",), port=39999),
+    Flavour("gpuserver", "aliquot/gpuserver", entrypoint=("gpuserver",), port=8080),
     Flavour("aliquot", "aliquot/agent", entrypoint=("aliquot", "agent"), is_agent=True),
     Flavour(
         "gpushare-device-plugin-v2",
@@ -93,6 +97,13 @@ FLAVOURS = (
         "elastic-gpu-agent",
         "aliquot/elastic-gpu-agent",
         entrypoint=("elastic-gpu-agent",),
+        is_agent=True,
+        environment=_SEES_ALL,
+    ),
+    Flavour(
+        "gpuserver-ds",
+        "aliquot/gpuserver-ds",
+        entrypoint=("gpuserver-ds",),
         is_agent=True,
         environment=_SEES_ALL,
     ),

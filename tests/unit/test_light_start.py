@@ -17,7 +17,7 @@ finally:
 _AGENT = "from aliquot.cli import main; main(['agent', '--help'], standalone_mode=False)"
 _PROGRAMS = [
     f"import aliquot.app.programs.device_plugins.{module}"
-    for module in ("gpushare_device_plugin", "elastic_gpu_agent", "gpu_manager")
+    for module in ("gpushare_device_plugin", "elastic_gpu_agent", "gpu_manager", "gpuserver_ds")
 ]
 
 
@@ -29,7 +29,7 @@ def loaded(request: pytest.FixtureRequest) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["aiohttp", "importlib.metadata", "numpy", "prometheus_client", "rich", "uvicorn", "uvloop"]
+    "name", ["aiohttp", "cryptography", "importlib.metadata", "numpy", "prometheus_client", "rich", "uvicorn", "uvloop"]
 )
 def test_the_agent_does_not_load_a_library_that_it_does_not_use(loaded: set[str], name: str) -> None:
     assert {"grpc", "httptools", "pynvml", "structlog"} <= loaded, "what it does use is there"

@@ -11,7 +11,7 @@ from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import Caller, CallerKind
-from aliquot.endpoints.callers import Callers
+from aliquot.endpoints.callers import Callers, refusal
 from aliquot.endpoints.client_certificates import Authorities, ClientCertificate
 from aliquot.endpoints.cluster_trust import ClusterTrust
 from aliquot.errors import Refused
@@ -67,8 +67,9 @@ class ClusterPeer:
         # the client may have a newer certificate, which it can only present in a new connection
         return _status(401, "Unauthorized", "nobody trusts this client certificate, or not any more", _CLOSE)
 
-    def refusal(self, _: Caller, __: frozenset[CallerKind]) -> None:
-        """Nothing is refused here: handlers ask for the caller's rights in Kubernetes."""
+    def refusal(self, caller: Caller, wanted: frozenset[CallerKind]) -> asgi.Response | None:
+        """The scheduler's verbs ask for the caller's rights in Kubernetes themselves."""
+        return None if CallerKind.SCHEDULER in wanted else refusal(caller, wanted)
 
     def _by_certificate(self, shown: ClientCertificate, headers: Sequence[tuple[bytes, bytes]]) -> Caller | None:
         port, now = self._port, self._port.now()

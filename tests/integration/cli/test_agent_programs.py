@@ -10,17 +10,31 @@ from typing import Any
 
 import pytest
 
-from aliquot.app.programs.device_plugins import elastic_gpu_agent, gpu_manager, gpushare_device_plugin
+from aliquot.app.programs.device_plugins import (
+    elastic_gpu_agent,
+    gpu_manager,
+    gpuserver_ds,
+    gpushare_device_plugin,
+)
 from aliquot.app.programs.device_plugins.agent_program import AgentProgram
-from aliquot.config.agent_tree import AGENT
+from aliquot.config.agent_tree import AGENT, AgentConfig
+from aliquot.config.sections.common import AgentKubernetesSection
+from aliquot.dialects.node_reading import SERVES
+from aliquot.embedded.api import resources
+from aliquot.errors import BadConfig
+from aliquot.model.records import OBSERVED
 from image.flavours import SERVER_ONLY
+from tests.fakes import ScriptedApi, answer
 from tests.integration.cli.programs import ended
+from tests.integration.cli.servers import kubeconfig
 
 GPUSHARE, ELASTIC, MANAGER = gpushare_device_plugin.PROGRAM, elastic_gpu_agent.PROGRAM, gpu_manager.PROGRAM
+OBSERVING = gpuserver_ds.PROGRAM
 MODULES = {
     "gpushare-device-plugin-v2": "gpushare_device_plugin",
     "elastic-gpu-agent": "elastic_gpu_agent",
     "gpu-manager": "gpu_manager",
+    "gpuserver-ds": "gpuserver_ds",
 }
 
 
@@ -77,6 +91,13 @@ def keys(program: AgentProgram, *words: str) -> dict[str, Any]:
             },
             id="where gpu-manager finds things",
         ),
+        pytest.param(OBSERVING, ["--v=2"], {"log.level": "info"}, id="gpuserver-ds's manifest"),
+        pytest.param(
+            OBSERVING,
+            ["--localPodResourcesEndpoint=unix:///p/kubelet.sock", "--interval-wait-service=1s"],
+            {"podResources": "/p/kubelet.sock"},
+            id="gpuserver-ds's flags",
+        ),
     ],
 )
 def test_flags_become_keys_of_the_agent(
@@ -85,6 +106,12 @@ def test_flags_become_keys_of_the_agent(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("NODE_NAME", "n1")
     assert keys(program, *words) == {"nodeName": "n1", **expected}
+
+
+def test_gpuserver_ds_takes_the_node_s_name_from_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("NODENAME", "n2")
+    assert keys(OBSERVING) == {"nodeName": "n2"}, "no dialect: the labels of the node decide"
 
 
 def test_a_kubeconfig_that_is_not_mounted_means_the_service_account(
@@ -140,3 +167,31 @@ def test_the_agent_and_its_programs_import_nothing_that_only_the_server_needs() 
     code = f"import sys, json; import {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert {name.partition(".")[0] for name in loaded} & set(SERVER_ONLY) == set()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({"nodeinfo": "gpu"}, {"nodeinfo": "gpu", OBSERVED: "true"}, id="the original's label"),
+        pytest.param({OBSERVED: "false"}, {OBSERVED: "false"}, id="somebody said no"),
+        pytest.param({f"{SERVES}nvidia": "true"}, {f"{SERVES}nvidia": "true"}, id="our agent owns it"),
+    ],
+)
+async def test_gpuserver_ds_observes_its_node_unless_a_label_of_ours_says_otherwise(
+    tmp_path: Path, scripted: ScriptedApi, labels: dict[str, str], expected: dict[str, str]
+) -> None:
+    scripted.registry.create(resources.NODES, "", {"metadata": {"name": "n1", "labels": labels}})
+    access = AgentKubernetesSection(kubeconfig=kubeconfig(tmp_path, scripted.url))
+    await gpuserver_ds.observe_own_node(AgentConfig(access, "n1"))
+    (node,) = scripted.store.snapshot("nodes")
+    assert node.obj["metadata"]["labels"] == expected
+
+
+async def test_gpuserver_ds_does_not_take_a_node_from_its_plugin_if_it_cannot_label_it(
+    tmp_path: Path, scripted: ScriptedApi
+) -> None:
+    scripted.registry.create(resources.NODES, "", {"metadata": {"name": "n1", "labels": {"nodeinfo": "gpu"}}})
+    scripted.script("PATCH", "nodes/n1", answer(403))
+    access = AgentKubernetesSection(kubeconfig=kubeconfig(tmp_path, scripted.url))
+    with pytest.raises(BadConfig, match="kubectl label node n1"):
+        await gpuserver_ds.observe_own_node(AgentConfig(access, "n1"))

@@ -105,6 +105,7 @@ async def test_replicas_share_a_certificate_and_forward_verbs(tmp_path: Path, sc
                 assert (await caller.send("POST", f"{API}/schedule/filter", "jane", filter_call(pod)))[0] == 403
                 assert (await caller.send("POST", f"{API}/schedule/filter", "", filter_call(pod)))[0] == 403
                 assert await caller.send("GET", "/health") == (200, "")
+                assert (await caller.send("GET", "/metrics"))[0] == 403
 
 
 async def test_missing_settings_of_the_api_server_are_noted(tmp_path: Path, scripted: ScriptedApi) -> None:

@@ -140,8 +140,8 @@ class Connection:
         self._reader, self._writer = reader, writer
         self.head = b""
 
-    async def ask(self, *headers: str) -> tuple[int, Any]:
-        lines = "\r\n".join(["GET /who HTTP/1.1", "host: a", *headers, "", ""])
+    async def ask(self, *headers: str, path: str = "/who") -> tuple[int, Any]:
+        lines = "\r\n".join([f"GET {path} HTTP/1.1", "host: a", *headers, "", ""])
         self._writer.write(lines.encode())
         self.head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         size = int(self.head.partition(b"content-length: ")[2].split()[0])
@@ -183,7 +183,13 @@ async def port(client: Client, clock: FakeClock, tmp_path: Path) -> AsyncIterato
     callers = ClusterCallers(known, trust, calendar, lambda: own)
     following = asyncio.create_task(trust.run())
     await asyncio.wait_for(trust.tried.wait(), 10)
-    routes = Routes({("GET", "/who"): who, ("GET", "/healthz"): asgi.OpenHandler(who)})
+    routes = Routes(
+        {
+            ("GET", "/who"): asgi.OwnRightsHandler(who),
+            ("GET", "/healthz"): asgi.OpenHandler(who),
+            ("GET", "/metrics"): who,
+        }
+    )
     async with Listener(routes, HOST, 0, certificates=tls, callers=callers, clock=clock) as listener:
         yield Port(client, listener, trust, calendar, tmp_path)
     following.cancel()
@@ -307,6 +313,23 @@ async def test_probes_need_no_certificate(port: Port) -> None:
         asking = session.get(f"https://{HOST}:{port.port}/healthz", ssl=port.context(), server_hostname=HOST)
         async with asking as response:
             assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("shown", "groups", "status"),
+    [
+        (None, [], 403),
+        (issued(CLIENTS, "joe"), [], 403),
+        (issued(PROXIES, PROXY), ["dev"], 403),
+        (issued(PROXIES, PROXY), ["system:masters"], 200),
+    ],
+)
+async def test_a_route_that_asks_for_no_rights_is_for_readers_alone(
+    port: Port, shown: Shown | None, groups: list[str], status: int
+) -> None:
+    async with port.connected(shown) as connection:
+        headers = ["X-Remote-User: joe", *(f"X-Remote-Group: {group}" for group in groups)]
+        assert (await connection.ask(*headers, path="/metrics"))[0] == status
 
 
 # -- settings that change

@@ -8,8 +8,15 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-AGENTS = ("gpushare-device-plugin-v2", "elastic-gpu-agent", "gpu-manager")
-SERVERS = ("aliquot", "gpu-admission", "gpushare-schd-extender", "elastic-gpu-scheduler", "nano-gpu-scheduler")
+AGENTS = ("gpushare-device-plugin-v2", "elastic-gpu-agent", "gpu-manager", "gpuserver-ds")
+SERVERS = (
+    "aliquot",
+    "gpu-admission",
+    "gpushare-schd-extender",
+    "elastic-gpu-scheduler",
+    "nano-gpu-scheduler",
+    "gpuserver",
+)
 PROGRAMS = (*SERVERS, *AGENTS)
 
 _APT = """\

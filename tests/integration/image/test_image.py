@@ -128,9 +128,11 @@ def _listed(layer: bytes) -> str:
         pytest.param("gpushare-schd-extender", ["gpushare-schd-extender"], id="gpushare"),
         pytest.param("elastic-gpu-scheduler", ["elastic-gpu-scheduler"], id="elastic-gpu"),
         pytest.param("nano-gpu-scheduler", ["nano-gpu-scheduler"], id="nano-gpu"),
+        pytest.param("gpuserver", ["gpuserver"], id="nvidia-gpu-scheduler"),
         pytest.param("agent", ["aliquot", "agent"], id="the agent"),
         pytest.param("gpushare-device-plugin-v2", ["gpushare-device-plugin-v2"], id="gpushare's device plugin"),
         pytest.param("elastic-gpu-agent", ["elastic-gpu-agent"], id="elastic-gpu's agent"),
+        pytest.param("gpuserver-ds", ["gpuserver-ds"], id="nvidia-gpu-scheduler's agent"),
     ],
 )
 def test_each_flavour_starts_its_own_program(written: Archive, program: str, default: list[str]) -> None:

@@ -40,6 +40,8 @@ def endpoints(
         endpoint = getattr(config.endpoints, name)
         if endpoint.enabled:
             table = routes(plane, forwarder, compat.parse(config.compat.get(name, "")), query)
+            if query is not None and name in config.query_api.endpoints and not config.query_api.verbs:
+                table = query.routes()
             found[name] = ({**table, **_volcano(name, config, plane, forwarder)}, endpoint.port)
     return found
 

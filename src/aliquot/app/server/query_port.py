@@ -18,7 +18,7 @@ from aliquot.endpoints.cluster_trust import ClusterTrust
 from aliquot.endpoints.endpoint import Table
 from aliquot.endpoints.forwarding import Way
 from aliquot.endpoints.own_rights import OwnRights
-from aliquot.endpoints.query.api import QueryApi
+from aliquot.endpoints.query.api import QueryApi, unavailable
 from aliquot.endpoints.query_tls import QueryTls
 from aliquot.endpoints.tls import Certificates
 from aliquot.errors import BadConfig
@@ -81,13 +81,19 @@ class QueryPort:
         way = self.certificates.way
         return {ENDPOINT: way} if way is not None else {}
 
-    def routes(self) -> Table:
-        """The original's health route."""
+    def routes(self, extra: Table) -> Table:
+        """The routes that the port has in addition, for callers with the right to their paths, and the original's
+        health route."""
 
         async def health(_: asgi.Call) -> asgi.Response:
             return asgi.Response(b"")
 
-        return {(method, "/health"): asgi.OpenHandler(health) for method in ("GET", "HEAD")}
+        own = {(method, "/health"): asgi.OpenHandler(health) for method in ("GET", "HEAD")}
+        return {**{route: self._guarded(handler) for route, handler in extra.items()}, **own}
+
+    def _guarded(self, handler: asgi.Handler) -> asgi.Handler:
+        is_open = isinstance(handler, asgi.OpenHandler)
+        return handler if is_open else asgi.OwnRightsHandler(self.api.guarded(handler), unavailable)
 
     def _renew(self) -> None:
         try:

@@ -182,7 +182,7 @@ async def _listeners(
         extra = {**extra_routes(name, config, plane, debugger), **health.routes(plane, notes, name)}
         own = query if query is not None and name in config.query_api.endpoints else None
         listener = Listener(
-            Routes({**routes, **extra, **(own.routes() if own else {})}),
+            Routes({**routes, **(own.routes(extra) if own else extra)}),
             config.listen.address,
             port,
             name=name,

@@ -20,6 +20,9 @@ class QueryApiSection(Section, frozen=True):
             "which then speaks only TLS (docs/query-api.md)."
         ),
     ] = False
+    verbs: Annotated[
+        bool, Key("Serve the scheduler's verbs, too: schedule/filter, prioritize and preempt of the nvidia endpoint.")
+    ] = True
     service: Annotated[Name, Key("Service that the APIServices name. The certificate is for its name.")] = (
         "nvidia-gpu-scheduler"
     )

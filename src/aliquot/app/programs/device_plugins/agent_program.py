@@ -1,7 +1,7 @@
 """What the device plugins' programs share: from a command line to a running agent with one dialect."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from aliquot.app.agent import serve_config
 from aliquot.app.programs.command_line import CommandLine, Parsed
 from aliquot.app.programs.starting import Translated, overridden, parse, say_what_has_no_effect, variables
 from aliquot.app.running import run_until_stopped
-from aliquot.config.agent_tree import AGENT
+from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
 
 
@@ -20,8 +20,11 @@ class AgentProgram:
 
     line: CommandLine
     dialect: str
+    """Empty: the labels of the node decide."""
     translate: Callable[[Parsed], Translated]
     """Raises BadConfig."""
+    prepare: Callable[[AgentConfig], Awaitable[None]] | None = None
+    """What to do before the agent starts. Raises BadConfig."""
 
     def main(self, words: Sequence[str] | None = None) -> None:
         """Run with these words of a command line, or with those of this process."""
@@ -33,11 +36,13 @@ class AgentProgram:
         with translated.form as form:
             logs.configure(config.log.level, form)
             say_what_has_no_effect(parsed, translated)
+            if self.prepare is not None:
+                await self.prepare(config)
             await serve_config(config)
 
     def keys(self, translated: Translated) -> dict[str, Given]:
         """The keys of the configuration. The program's flags override our variables, which override its defaults."""
-        own = {"dialects": Given((self.dialect,), f"{self.line.program}'s default")}
+        own = {"dialects": Given((self.dialect,), f"{self.line.program}'s default")} if self.dialect else {}
         ours = overridden({**own, **translated.defaults}, variables(AGENT.settings))
         return {**ours, **translated.given}
 
