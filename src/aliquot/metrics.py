@@ -1,7 +1,7 @@
 """Every metric of the control plane. `/metrics` serves them all.
 
 Code that does something counts it here. State, such as the role or the number of nodes, is read from the control plane
-when somebody asks for `/metrics`, so that no code has to keep it up to date.
+when `/metrics` is read, so that no code has to keep it up to date.
 
 Name, kind and help are the documentation: a test compares the table in docs/metrics.md with this file.
 """

@@ -9,6 +9,5 @@ _COMMANDS = re.compile(COMMANDS)
 
 
 def without_commands(text: str) -> str:
-    """The text with `?` for each of these characters: whoever writes names and addresses does not command the
-    terminal."""
+    """The text with `?` for each of these characters: names and addresses must not command the terminal."""
     return _COMMANDS.sub("?", text)

@@ -36,7 +36,7 @@ class Gpu:
     device node) can differ.
 
     `slots` is the number of MPS slots of the card. `parent` and `profile` (such as 1g.5gb) make it a MIG instance.
-    `brand` and `bus_id` are NVML's words, empty if nobody says them.
+    `brand` and `bus_id` are NVML's words, empty if they are unknown.
     """
 
     uuid: str = field(metadata=NOT_JUDGED)
@@ -94,7 +94,7 @@ class NodeGpus:
 
     @cached_property
     def are_made_up(self) -> bool:
-        """Whether nobody publishes the node's inventory. An original's plugin reports no uuids, so the cards are
+        """Whether no agent publishes the node's inventory. An original's plugin reports no uuids, so the cards are
         called `node/index`."""
         return any(gpu.uuid == made_up_uuid(self.node, gpu.index) for gpu in self.gpus)
 

@@ -13,7 +13,7 @@ from aliquot.model.gpu import CORES, Gpu, Mode
 
 
 def left_of(gpu: Gpu, used: Charge) -> Charge:
-    """What is left of a card. Nothing is left of an oversold card, so that nobody makes it worse. `shares` has no
+    """What is left of a card. Nothing is left of an oversold card, so that no pod makes it worse. `shares` has no
     limit, so it is always 0 here."""
     if is_oversold(gpu, used):
         return Charge()

@@ -51,7 +51,7 @@ class Outlook(Enum):
     """The values begin the sentence that people read."""
 
     NEVER = "Never as things are"
-    """Somebody has to change the pod or the cluster."""
+    """The pod or the cluster has to change."""
     NOT_NOW = "Not now"
     """It fits when pods end, or when what is broken works again."""
     FITS = "Fits now"

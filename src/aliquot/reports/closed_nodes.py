@@ -121,7 +121,7 @@ class ClosedNodes:
         return short_of(node, self.pod, self.cluster.totals, self.pods_on(node.key), but=but)
 
     def _is_silent(self, node: Node, resource: str) -> bool:
-        """Whether nobody on the node offers its cards to kubelet, although the cluster state knows them."""
+        """Whether no device plugin on the node offers its cards to kubelet, although the cluster state knows them."""
         return node.key in self.silent_agents or not _amount(node.status.allocatable, resource)
 
     def _is_too_small(self, node: Node, resource: str) -> bool:

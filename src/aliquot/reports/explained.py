@@ -172,7 +172,7 @@ def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
     """What a bound pod has, as the ledger or its record knows it, and why its containers do not run."""
     node = pod.spec.node_name
     entry, cards = cluster.ledger.entry(pod.metadata.uid, node), cluster.cards(node)
-    # somebody who may not see the node has only the record on the pod
+    # a reader who may not see the node has only the record on the pod
     placement = entry.placement if entry else None if cards.gpus else recorded_placement(pod)
     if placement is None:
         yield f"Aliquot knows of no card that the pod holds on {node}"

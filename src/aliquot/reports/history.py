@@ -10,7 +10,7 @@ from aliquot.reports.view import ClusterView
 
 
 class HistorySample(Report, frozen=True, kw_only=True):
-    """`cores` are cards; None if nobody measured them."""
+    """`cores` are cards; None if they were not measured."""
 
     at: str
     cores: float | None

@@ -68,7 +68,7 @@ class ModelReport(Report, frozen=True, kw_only=True):
     nodes: int
     cards: int
     empty: int
-    """Cards that nobody holds a part of, and that can be sold."""
+    """Cards of which no pod holds a part, and that can be sold."""
     closed: int
     """Cards of which nothing can be sold now: unhealthy or cordoned."""
     allocated: float

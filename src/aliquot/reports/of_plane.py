@@ -9,7 +9,7 @@ from aliquot.reports.view import ClusterView
 from aliquot.reports.why_waiting import Surroundings, why_waiting
 
 _NOT_OURS = (Cause.OTHER_SCHEDULER, Cause.GATED)
-"""Pods on which the leader writes nothing: somebody else holds them back, and knows why."""
+"""Pods on which the leader writes nothing: others hold them back, and know why."""
 
 
 def surroundings_of(plane: ControlPlane) -> Surroundings:

@@ -10,7 +10,7 @@ class Report(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Use(Report, frozen=True, kw_only=True):
-    """What was measured, of a card or of a pod on its cards. None: nobody knows."""
+    """What was measured, of a card or of a pod on its cards. None: it is unknown."""
 
     cores: float | None = None
     """Of a card, from 0 to 1; of several cards, their sum."""

@@ -54,7 +54,7 @@ def top_of_namespaces(report: PodsReport) -> TopReport:
 
 
 def _busiest_first(of: str, rows: list[TopRow]) -> TopReport:
-    """By what is shown: the share of its cards. Those that nobody measures come last."""
+    """By what is shown: the share of its cards. Those that are not measured come last."""
     return TopReport(of=of, rows=sorted(rows, key=lambda row: (row.use.cores is None, -_share(row), row.name)))
 
 

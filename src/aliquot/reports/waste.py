@@ -33,7 +33,7 @@ class WastefulPod(Report, frozen=True, kw_only=True):
 
 class WasteReport(Report, frozen=True, kw_only=True):
     pods: list[WastefulPod]
-    """The largest waste first; those that nobody measures last."""
+    """The largest waste first; those that are not measured last."""
     held: float
     measured: float
     """What is held by pods that are measured."""

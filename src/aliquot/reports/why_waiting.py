@@ -37,7 +37,7 @@ nothing of the time that the pod has for its search."""
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known besides the cluster state. `serves` is None if nobody knows which schedulers ask Aliquot."""
+    """What is known besides the cluster state. `serves` is None if it is unknown which schedulers ask Aliquot."""
 
     nodes: Mapping[str, Node]
     pods_on: Callable[[str], Iterable[Pod]]
@@ -45,7 +45,7 @@ class Surroundings:
     serves: Callable[[Pod], bool] | None = None
 
     def untried(self, pod: Pod) -> str:
-        """That the pod's scheduler has not looked at it, where nobody knows whether that asks Aliquot; else ""."""
+        """That the pod's scheduler has not looked at it, where it is unknown whether that asks Aliquot; else ""."""
         return untried(pod) if self.serves is None else ""
 
     def closed_to(self, cluster: ClusterState, pod: PendingPod, demand: Demand | None) -> ClosedNodes:

@@ -29,7 +29,7 @@ class HistoryPoint:
 @dataclass(frozen=True)
 class UseHistory:
     """`start` is when the first sample came, which the ring may have forgotten since. `idle_since` is None while it is
-    at work, or if nobody can tell."""
+    at work, or if that is unknown."""
 
     start: float
     samples: tuple[HistoryPoint, ...]
@@ -121,7 +121,7 @@ class _Rings:
         self._free += range(have + more - 1, have - 1, -1)
 
     def _go_to(self, row: int, slot: int) -> None:
-        """Empty the slots since the last sample: nobody reported then."""
+        """Empty the slots since the last sample: nothing was reported then."""
         last = int(self._last[row])
         if slot > last:
             for passed in range(max(last + 1, slot - LENGTH + 1), slot + 1):
@@ -168,7 +168,7 @@ class LoadHistory:
         return uid in self._pods
 
     def idle_since(self, uid: str) -> float | None:
-        """When a pod was last at work, in seconds since the epoch; None while it is, or if nobody can tell."""
+        """When a pod was last at work, in seconds since the epoch; None while it is, or if that is unknown."""
         return self._pods.idle_since(uid)
 
     def forget_node(self, node: str) -> None:

@@ -1,4 +1,4 @@
-"""The load of the past, for whoever asks: the last hour from memory, more from Prometheus if there is one."""
+"""The load of the past: the last hour from memory, more from Prometheus if there is one."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace

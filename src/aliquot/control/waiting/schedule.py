@@ -1,7 +1,7 @@
 """When a waiting pod is judged, and when a new verdict may be written on it.
 
 A write on a pod makes kube-scheduler try it once more, so writes become rarer the more a pod has had. An event wakes
-nobody, so it is repeated before it expires.
+no scheduler, so it is repeated before it expires.
 """
 
 from dataclasses import dataclass

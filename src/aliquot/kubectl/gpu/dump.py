@@ -34,7 +34,7 @@ from aliquot.reports.view import view_of
 
 EPILOG = """examples:
   kubectl gpu dump                             # writes gpu-dump-<time>.tar.gz
-  kubectl gpu dump incident.tar.gz             # what you see, for somebody who cannot see your cluster
+  kubectl gpu dump incident.tar.gz             # what you see, for people without access to your cluster
   kubectl gpu nodes --from incident.tar.gz     # look at it; every command that only reads takes --from
 
 The file has nodes, pods, Leases of agents, quotas, events, the last decisions, what `doctor` found, and the
@@ -94,7 +94,7 @@ def _schedulers(facts: Facts) -> bytes:
 
 
 def _write(path: Path, objects: ClusterObjects, files: dict[str, bytes]) -> None:
-    """Whole or not at all, and readable by nobody else: it tells much about the cluster. Raises BadInput."""
+    """Whole or not at all, and readable by no other user: it tells much about the cluster. Raises BadInput."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             try:

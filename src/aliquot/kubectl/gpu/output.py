@@ -70,7 +70,7 @@ def _joined(row: Sequence[tuple[str, str]], widths: Sequence[int], style: Style)
 
 
 def write(text: str) -> None:
-    """Print. Messages, events and dumps have whatever somebody wrote into them, so the terminal gets no commands."""
+    """Print. Messages, events and dumps may have anything in them, so the terminal gets no commands."""
     sys.stdout.write(_UNSAFE.sub("?", text))
 
 

@@ -121,7 +121,7 @@ class Curves:
                 self._of[name].append(cores)
 
     def recall(self, name: tuple[str, ...], cores: Iterable[float | None]) -> None:
-        """Begin with what somebody else has seen."""
+        """Begin with what a server has seen."""
         self._of[name] = deque((value for value in cores if value is not None), maxlen=_HISTORY)
 
     def line(self, name: tuple[str, ...], cards: int) -> str:

@@ -1,7 +1,7 @@
 """`kubectl inspect gpushare [-d] [NODE]`: the original's command and its output, on any cluster.
 
-It needs no server: it reads nodes, pods and the annotations of gpushare, whoever wrote them. Where the original prints
-in a random order, the order here is by name and by index.
+It needs no server: it reads nodes, pods and the annotations of gpushare, no matter who wrote them. Where the original
+prints in a random order, the order here is by name and by index.
 """
 
 import sys
