@@ -79,7 +79,9 @@ _Found = Iterator[tuple[str, str, str]]
 
 
 def _server(view: ClusterView, facts: Facts) -> _Found:
-    start = "kubectl -n aliquot-system get pods, and the server's log; kubectl apply -f deploy/aliquot.yaml first"
+    start = (
+        "check the server's pods and logs in aliquot-system; if there are none, kubectl apply -f deploy/aliquot.yaml"
+    )
     lease = facts.server_lease
     if not facts.may_read_server_lease:
         yield UNKNOWN, f"{facts.unread} the Lease {_SERVER_LEASE}", "ask for get on leases in aliquot-system"
@@ -148,7 +150,7 @@ def _rights(_: ClusterView, facts: Facts) -> _Found:
 
 
 def _agents(view: ClusterView, _: Facts) -> _Found:
-    log = "kubectl -n aliquot-system logs of the agent's pod on that node says why"
+    log = "read the log of the agent's pod on that node (namespace aliquot-system)"
     silent = sorted(view.nodes.keys() & view.silent_agents)
     if silent:
         yield ERROR, f"the agent is silent on {_named(silent)}: new pods fail to start there", log
@@ -222,8 +224,8 @@ def _cards(view: ClusterView, _: Facts) -> _Found:
         bad = [str(gpu.index) for gpu in cards.gpus if not gpu.healthy]
         if bad:
             said = next((c.message for c in view.nodes[name].status.conditions or () if c.type == CARDS_HEALTHY), "")
-            repair = f"repair it, then kubectl gpu uncordon {name}/{bad[0]} --good"
-            yield WARNING, f"node {name}: unhealthy cards {', '.join(bad)}: {said or 'no agent reports why'}", repair
+            repair = f"repair the card, then kubectl gpu uncordon {name}/{bad[0]} --good"
+            yield WARNING, f"node {name}: unhealthy cards: {', '.join(bad)} ({said or 'no reason is given'})", repair
 
 
 def _quotas(view: ClusterView, _: Facts) -> _Found:
