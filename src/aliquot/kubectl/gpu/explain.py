@@ -7,7 +7,7 @@ from aliquot.kubectl.gpu.output import print_report, write
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.explain import explain_report
 from aliquot.reports.explained import Explained
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
 
 EPILOG = """examples:
   kubectl gpu explain patient                # why a pod waits, and what would help

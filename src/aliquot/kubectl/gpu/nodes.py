@@ -28,7 +28,7 @@ from aliquot.reports.nodes import (
     models_report,
     visible_nodes,
 )
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
 from aliquot.reports.report import Report, Use, total_use
 
 EPILOG = """examples:

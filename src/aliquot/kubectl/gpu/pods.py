@@ -6,8 +6,8 @@ from aliquot.clock import seconds_of
 from aliquot.errors import BadInput
 from aliquot.kubectl.gpu.output import Cell, Style, age, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, add_server_options
+from aliquot.reports.objects import Extra
 from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
-from aliquot.reports.reading import Extra
 from aliquot.reports.report import Report
 
 EPILOG = """examples:

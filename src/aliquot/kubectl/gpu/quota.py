@@ -10,8 +10,9 @@ from aliquot.kube.errors import NotFound
 from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
+from aliquot.reports.objects import Extra
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
-from aliquot.reports.reading import Extra, read_quotas
+from aliquot.reports.reading import read_quotas
 from aliquot.reports.view import ClusterView
 
 EPILOG = """examples:

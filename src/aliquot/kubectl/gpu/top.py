@@ -21,8 +21,8 @@ from aliquot.kubectl.gpu.output import (
 )
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.nodes import NodesReport, visible_nodes
+from aliquot.reports.objects import Extra
 from aliquot.reports.pods import PodsReport, pods_report
-from aliquot.reports.reading import Extra
 from aliquot.reports.report import NO_USE
 from aliquot.reports.top import TopReport, top_of_cards, top_of_namespaces, top_of_pods
 

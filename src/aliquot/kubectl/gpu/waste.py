@@ -4,7 +4,7 @@ import argparse
 
 from aliquot.kubectl.gpu.output import Cell, Style, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, add_server_options
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
 from aliquot.reports.waste import WastefulPod, WasteReport, waste_report
 
 EPILOG = """examples:
