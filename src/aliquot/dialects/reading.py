@@ -145,15 +145,15 @@ def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> S
 
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
-    """What an original wrote on a pod that also has our record. We write both alike, but an original may correct its
-    own record, and users may write either.
+    """What an original wrote on a pod that also has our record, if it is something else. We write both alike, but an
+    original may correct its own record, and users may write either.
 
     Originals name cards by numbers, which change when cards are renumbered or an inventory appears. Our record has the
     numbers of that time: a record with exactly these numbers names the same cards.
     """
     annotations = dict(pod.metadata.annotations)
     record = annotations.pop(PLACEMENT, None)
-    if record is None:
+    if record is None or dialect.repeats(pod, read_placement(record)):
         return None
     alone = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
     demand = Demand(dialect, dialect.held(alone))
