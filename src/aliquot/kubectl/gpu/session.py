@@ -15,7 +15,7 @@ from aliquot.errors import BadConfig
 from aliquot.kubectl.gpu.output import say
 from aliquot.reports.objects import ClusterObjects, Extra, QuotaPlace
 from aliquot.reports.report import Report
-from aliquot.reports.view import ClusterView, view_of
+from aliquot.reports.view import ClusterView, Purpose, view_of
 
 if TYPE_CHECKING:
     from aliquot.kube.access import Access
@@ -53,14 +53,14 @@ class Session:
         kind: type[_Asked],
         make: Callable[[ClusterView], _Asked],
         *optional: Extra,
-        decides: bool = True,
+        purpose: Purpose = Purpose.DECIDING,
         node: str = "",
     ) -> _Asked:
         """A report that is made here, or that the read endpoint `what` of a server answers for the chosen namespace.
         Raises KubeError and BadConfig."""
         if self._server:
             return self.ask(what, kind, node)
-        self._seen = self.view(*optional, decides=decides)
+        self._seen = self.view(*optional, purpose=purpose)
         return make(self._seen)
 
     def ask(self, what: str, kind: type[_Asked], node: str = "") -> _Asked:
@@ -114,9 +114,9 @@ class Session:
             return read_archive(Path(self._archive))
         return self.call(lambda client: self._read(client, optional))
 
-    def view(self, *optional: Extra, decides: bool = True) -> ClusterView:
-        """The cluster as this caller can see it. One that `decides` knows what policies need. Raises KubeError."""
-        return view_of(self.objects(*optional), decides=decides)
+    def view(self, *optional: Extra, purpose: Purpose = Purpose.DECIDING) -> ClusterView:
+        """The cluster as this caller can see it. Raises KubeError."""
+        return view_of(self.objects(*optional), purpose=purpose)
 
     async def _read(self, client: "Client", optional: Collection[Extra]) -> ClusterObjects:
         from aliquot.reports.reading import read_objects
