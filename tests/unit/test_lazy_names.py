@@ -45,7 +45,7 @@ def test_another_name_is_an_attribute_error() -> None:
         importlib.import_module("aliquot.engine").nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("command", ["nodes", "pods", "top", "waste", "cordon"])
+@pytest.mark.parametrize("command", ["nodes", "pods", "top", "waste", "cordon", "explain"])
 def test_who_only_shows_what_is_held_loads_no_arrays(command: str) -> None:
     code = f"import sys, aliquot.kubectl.gpu.{command}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
