@@ -305,8 +305,8 @@ def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placemen
     """The same cards as the node shows them now."""
     known = {}
     for name, parts in placement.containers.items():
-        known[name] = tuple(_on_known_card(part, key, cards) for part in parts)
-        if len({part.uuid for part in known[name]}) < len(parts):
+        known[name] = tuple([_on_known_card(part, key, cards) for part in parts])
+        if len(parts) > 1 and len({part.uuid for part in known[name]}) < len(parts):
             raise BadRecord(f"{key} names a card twice for container {name}")
     return Placement(placement.node, placement.dialect, known)
 
