@@ -4,8 +4,8 @@ Each case is a process of its own, the program as people run it, with all that i
 The same cluster comes from an archive, which holds only what we read of each object, and from a server that sends the
 objects as an API server does, with everything that nobody reads. What that server itself takes does not count.
 
-Beside the limits stands what no program in Python can save: to start Python, to read the same archive, and to decode
-it with msgspec into the objects of our model.
+Where there is no limit, the peer is what such a program cannot save: to start Python, to read the same bytes, and to
+decode them with msgspec into the objects of our model.
 """
 
 import os
@@ -27,7 +27,7 @@ from bench.measuring import Row
 from bench.mirror import Size, served
 from bench.mirroring import objects
 
-PEER = "the limit, or what it takes to start Python and to decode the same archive"
+PEER = "the limit, or a program that only reads and decodes the same bytes"
 RATIO = "ratio = ours / peer"
 
 QUICK = True
@@ -36,11 +36,21 @@ _PODS = 2
 _TURNS = 5
 _START, _NODES = 150.0, 2000.0
 """Milliseconds."""
-_DECODE = """
+_READ_ARCHIVE = """
 import sys
 from pathlib import Path
 from aliquot.reports.archive import read_archive
 objects = read_archive(Path(sys.argv[1]))
+"""
+_READ_SERVER = """
+import sys
+from aliquot.kube import Client, find
+from aliquot.kubectl.awaiting import awaited
+from aliquot.reports.reading import read_objects
+async def main():
+    async with Client(find(sys.argv[1]), timeout=30.0) as client:
+        return await read_objects(client, 0.0)
+objects = awaited(main())
 """
 
 
@@ -48,31 +58,36 @@ def run(*, quick: bool = False) -> Iterable[Row]:
     size = Size(50 if quick else 5000, (50 if quick else 5000) * _PODS, 0, 0, 0)
     small = Size(1, _PODS, 0, 0, 0)
     with tempfile.TemporaryDirectory() as folder, served(size, "--waits") as url, served(small, "--waits") as small_url:
-        command = _Command(Path(folder))
-        yield from _starts(command, _archive(Path(folder), small), _kubeconfig(Path(folder), small_url, small))
-        yield from _large(command, size, _archive(Path(folder), size), _kubeconfig(Path(folder), url, size))
+        at = Path(folder)
+        command = _Command(at)
+        yield from _starts(command, write_objects(at, small), write_kubeconfig(at, small_url, small))
+        yield from _large(command, size, write_objects(at, size), write_kubeconfig(at, url, size))
 
 
 def _starts(command: "_Command", archive: Path, kubeconfig: Path) -> Iterator[Row]:
     yield _limited("kubectl gpu --help", command.milliseconds("--help"), _START)
     yield _limited("nodes, 1 node, archive", command.milliseconds("nodes", "--from", str(archive)), _START)
-    least = command.milliseconds_of([sys.executable, "-c", _DECODE, str(archive)])
-    server = command.milliseconds("nodes", "--kubeconfig", str(kubeconfig))
-    yield _compared("nodes, 1 node, API server", server, least)
-    yield _compared("explain, 1 node, archive", command.milliseconds(*_EXPLAIN, "--from", str(archive)), least)
+    read = command.milliseconds_of(_READ_ARCHIVE, str(archive))
+    yield _compared("explain, 1 node, archive", command.milliseconds(*EXPLAIN, "--from", str(archive)), read)
+    yield from _by_server(command, "1 node", kubeconfig)
 
 
 def _large(command: "_Command", size: Size, archive: Path, kubeconfig: Path) -> Iterator[Row]:
     words = f"{size.nodes:,} nodes of {objects.CARDS} cards, {size.pods:,} GPU pods"
     yield _limited(f"nodes, {words}, archive", command.milliseconds("nodes", "--from", str(archive)), _NODES)
-    least = command.milliseconds_of([sys.executable, "-c", _DECODE, str(archive)])
-    yield _compared(f"explain, {words}, archive", command.milliseconds(*_EXPLAIN, "--from", str(archive)), least)
-    for name, arguments in {"nodes": ("nodes",), "explain": _EXPLAIN}.items():
+    read = command.milliseconds_of(_READ_ARCHIVE, str(archive))
+    yield _compared(f"explain, {words}, archive", command.milliseconds(*EXPLAIN, "--from", str(archive)), read)
+    yield from _by_server(command, words, kubeconfig)
+
+
+def _by_server(command: "_Command", words: str, kubeconfig: Path) -> Iterator[Row]:
+    read = command.milliseconds_of(_READ_SERVER, str(kubeconfig))
+    for name, arguments in {"nodes": ("nodes",), "explain": EXPLAIN}.items():
         taken = command.milliseconds(*arguments, "--kubeconfig", str(kubeconfig))
-        yield _compared(f"{name}, {words}, API server", taken, least)
+        yield _compared(f"{name}, {words}, API server", taken, read)
 
 
-_EXPLAIN = ("explain", objects.WAITING, "--namespace", "default")
+EXPLAIN = ("explain", objects.WAITING, "--namespace", "default")
 
 
 def _limited(case: str, ours: float, limit: float) -> Row:
@@ -90,9 +105,13 @@ class _Command:
     folder: Path
 
     def milliseconds(self, *arguments: str) -> float:
-        return self.milliseconds_of([str(Path(sys.executable).with_name("kubectl-gpu")), *arguments])
+        return self._least([str(Path(sys.executable).with_name("kubectl-gpu")), *arguments])
 
-    def milliseconds_of(self, command: Sequence[str]) -> float:
+    def milliseconds_of(self, code: str, argument: str) -> float:
+        """The same of some code."""
+        return self._least([sys.executable, "-c", code, argument])
+
+    def _least(self, command: Sequence[str]) -> float:
         """The least of some runs, without the first, which compiles: a busy machine only adds to it."""
         return 1000 * min([self._seconds(command) for _ in range(1 + _TURNS)][1:])
 
@@ -116,7 +135,7 @@ def _of_children() -> float:
 # -- the same cluster in both forms
 
 
-def _archive(folder: Path, size: Size) -> Path:
+def write_objects(folder: Path, size: Size) -> Path:
     nodes = [msgspec.json.decode(objects.node(number, 1), type=Node) for number in range(size.nodes)]
     pods = [msgspec.json.decode(objects.pod(number, size.nodes, 1), type=Pod) for number in range(size.pods)]
     waiting = objects.waiting_pod()
@@ -128,7 +147,7 @@ def _archive(folder: Path, size: Size) -> Path:
     return path
 
 
-def _kubeconfig(folder: Path, url: str, size: Size) -> Path:
+def write_kubeconfig(folder: Path, url: str, size: Size) -> Path:
     path = folder / f"{size.nodes}.kubeconfig"
     config = {
         "clusters": [{"name": "it", "cluster": {"server": f"{url}/0/0"}}],

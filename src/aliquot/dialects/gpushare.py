@@ -325,18 +325,18 @@ class GpuShare(Dialect):
     # -- what the limits say
 
     def _sharing(self, pod: Pod) -> _Sharing:
-        asking = ((container, life, limit(container, self.gpu_mem)) for container, life in pod.containers())
+        asking = [(container, life, limit(container, self.gpu_mem)) for container, life in pod.containers()]
         return [each for each in asking if each[2]]
 
     def _cards_by_limits(self, sharing: _Sharing) -> int:
         """The number of cards that containers name next to their memory; 0 if none does."""
-        return min(max(limit(container, self.gpu_count) for container, *_ in sharing), MAX_CARDS)
+        return min(max([limit(container, self.gpu_count) for container, _, _ in sharing]), MAX_CARDS)
 
     def _shared(self, pod: Pod, sharing: _Sharing, cards: int) -> Request:
-        parts = (
+        parts = [
             _share(container.name, life, ceil(min(units, MAX_UNITS) / cards), cards)
             for container, life, units in sharing
-        )
+        ]
         return self.request(pod, parts, together=True)
 
     def _whole(self, pod: Pod) -> Request:

@@ -63,8 +63,7 @@ class Dialects(Mapping[str, Dialect]):
     def spoken_by(self, pod: Pod) -> Sequence[Dialect]:
         """The dialects in which a pod asks for something. For a pod that asks for 0 of everything, the first dialect
         that it names."""
-        named = (container.limits for container, _ in pod.containers())
-        concerned = self.guarding(frozenset(name for limits in named for name in limits if "/" in name))
+        concerned = self.guarding(pod.extended_resources)
         speaking = [dialect for dialect in concerned if dialect.speaks(pod)]
         return speaking or [dialect for dialect in concerned if dialect.mentions(pod)][:1]
 

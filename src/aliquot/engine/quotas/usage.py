@@ -5,7 +5,6 @@ Sums are integers: removing an amount leaves exactly what was there before.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -56,8 +55,7 @@ def amounts_of(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple
             yield kind_of(cards, gpu), amount_of(gpu, charge)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(NamedTuple):
     namespace: str
     amounts: tuple[tuple[CardKind, Amount], ...]
 

@@ -65,12 +65,11 @@ class Session:
 
     def ask(self, what: str, kind: type[_Asked], node: str = "") -> _Asked:
         """What a server's read endpoint answers for the chosen namespace. Raises KubeError and BadConfig."""
-        import asyncio
-
+        from aliquot.kubectl.awaiting import awaited
         from aliquot.reports.asking import access_to, ask
 
         access = access_to(self._server, self._server_ca, self.access)
-        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen, "node": node}, _TIMEOUT))
+        return awaited(ask(access, what, kind, {"namespace": self.chosen, "node": node}, _TIMEOUT))
 
     @property
     def has_server(self) -> bool:
@@ -94,9 +93,8 @@ class Session:
 
     def call(self, work: "Callable[[Client], Coroutine[Any, Any, _Found]]") -> _Found:
         """Raises KubeError and BadConfig."""
-        import asyncio
-
         from aliquot.kube.client import Client
+        from aliquot.kubectl.awaiting import awaited
 
         access = self.access
 
@@ -104,7 +102,7 @@ class Session:
             async with Client(access, timeout=_TIMEOUT) as client:
                 return await work(client)
 
-        return asyncio.run(within())
+        return awaited(within())
 
     def objects(self, *optional: Extra) -> ClusterObjects:
         """Raises KubeError and BadInput."""
