@@ -1,7 +1,8 @@
 """One explanation: why a pod waits, on a full cluster of 5,000 nodes with eight cards and 40,000 pods of all sizes.
 
-`explain` is what the command and the read endpoint do: every node, every reason, and the changes that would help.
-`verdict` is what the leader does for each kind of pod that waits.
+`explain` is what the read endpoint does, and the command once it knows the cluster: every node, every reason, and the
+changes that would help. `verdict` is what the leader does for each kind of pod that waits. The benchmark `kubectl_gpu`
+has the whole command.
 """
 
 import random

@@ -73,8 +73,8 @@ def _row(case: str, ours: float, peer: float, unit: str) -> Row:
 
 
 @contextmanager
-def served(size: Size) -> Iterator[str]:
-    command = [sys.executable, "-m", "bench.mirroring.server", str(size.nodes), str(size.pods)]
+def served(size: Size, *options: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "bench.mirroring.server", str(size.nodes), str(size.pods), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -8,6 +8,8 @@ from aliquot.model import Gpu, NodeGpus, Placement, Slice
 from aliquot.model.records import INVENTORY, PLACEMENT, write_inventory, write_placement
 
 CARDS = 8
+WAITING = "waits"
+"""The name of the waiting pod, in namespace default."""
 _CARD_MIB = 81920
 _UNIT_MIB = 1024
 _POD_UNITS = 40
@@ -147,6 +149,21 @@ def pod(number: int, nodes: int, version: int, told: int = 0) -> bytes:
             },
             "spec": _spec(_node_name(host)),
             "status": _status(number, host),
+        }
+    )
+
+
+def waiting_pod() -> bytes:
+    """A pod that no scheduler has bound: it asks for all cards of a node."""
+    limits = {"aliyun.com/gpu-count": str(CARDS)}
+    return msgspec.json.encode(
+        {
+            "metadata": {"name": WAITING, "namespace": "default", "uid": _uid(7, 0), "creationTimestamp": _CREATED},
+            "spec": {
+                "containers": [{"name": "main", "resources": {"limits": limits, "requests": limits}}],
+                "schedulerName": "default-scheduler",
+            },
+            "status": {"phase": "Pending"},
         }
     )
 

@@ -1,7 +1,8 @@
 """A plain HTTP server that tells one cluster: lists in pages, and a watch of pods with so many changes.
 
 `/EVENTS/PAUSE_US/api/v1/...`: the first two parts of the path say how many changes a watch of pods tells, and how many
-microseconds pass between two of them. Everything else is answered 403, as to somebody who may only read pods and nodes.
+microseconds pass between two of them. With `--waits`, one more pod waits for cards. Everything else is answered 403, as
+to somebody who may only read pods and nodes.
 """
 
 import argparse
@@ -12,20 +13,24 @@ from urllib.parse import parse_qs, urlsplit
 from bench.mirroring import objects
 
 _PAGE_LIMIT = "limit"
+_UNBOUND = "spec.nodeName="
 
 
 class Cluster:
-    def __init__(self, nodes: int, pods: int) -> None:
+    def __init__(self, nodes: int, pods: int, *, waits: bool = False) -> None:
         self._nodes, self._pods = nodes, pods
         self._version = nodes + pods
         self._changes: dict[int, Sequence[bytes]] = {}
+        bound = [objects.pod(number, nodes, 1 + nodes + number) for number in range(pods)]
+        self._unbound = [objects.waiting_pod()] if waits else []
         self.lists: dict[str, tuple[str, Sequence[bytes]]] = {
             "nodes": ("NodeList", [objects.node(number, 1 + number) for number in range(nodes)]),
-            "pods": ("PodList", [objects.pod(number, nodes, 1 + nodes + number) for number in range(pods)]),
+            "pods": ("PodList", bound + self._unbound),
         }
 
-    def page(self, plural: str, start: int, limit: int) -> bytes:
+    def page(self, plural: str, start: int, limit: int, *, unbound: bool = False) -> bytes:
         kind, items = self.lists[plural]
+        items = self._unbound if unbound else items
         end = start + limit if limit else len(items)
         more = f',"continue":"{end}","remainingItemCount":{len(items) - end}' if end < len(items) else ""
         head = f'{{"kind":"{kind}","apiVersion":"v1","metadata":{{"resourceVersion":"{self._version}"{more}}},"items":['
@@ -67,7 +72,8 @@ class Server:
             await self._watch(writer, int(events) if path[2] == "pods" else 0, int(pause) / 1e6)
             await reader.read()  # until the listener goes
         else:
-            page = self._cluster.page(path[2], int(query.get("continue", 0)), int(query.get(_PAGE_LIMIT, 0)))
+            start, limit = int(query.get("continue", 0)), int(query.get(_PAGE_LIMIT, 0))
+            page = self._cluster.page(path[2], start, limit, unbound=query.get("fieldSelector") == _UNBOUND)
             _send(writer, b"200 OK", page)
         await writer.drain()
 
@@ -91,8 +97,9 @@ async def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("nodes", type=int)
     parser.add_argument("pods", type=int)
+    parser.add_argument("--waits", action="store_true")
     arguments = parser.parse_args()
-    server = Server(Cluster(arguments.nodes, arguments.pods))
+    server = Server(Cluster(arguments.nodes, arguments.pods, waits=arguments.waits))
     listening = await asyncio.start_server(server.talk, "127.0.0.1", 0, limit=2**20)
     print(listening.sockets[0].getsockname()[1], flush=True)
     await listening.serve_forever()

@@ -1,12 +1,12 @@
 """Time, passed in from outside so that tests can control it."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aliquot.racing import first_of
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Clock(Protocol):
@@ -19,8 +19,10 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
-async def came(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
+async def came(event: "asyncio.Event", seconds: float, clock: Clock) -> bool:
     """Wait for an event, at most for `seconds`. Returns whether it is set."""
+    from aliquot.racing import first_of  # asyncio is only for who waits
+
     await first_of(event.wait(), clock.sleep(max(0.0, seconds)))
     return event.is_set()
 
@@ -55,4 +57,6 @@ class SystemClock:
         return time.time_ns()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         await asyncio.sleep(seconds)

@@ -2,9 +2,10 @@
 
 import errno
 import os
-import ssl
+from typing import TYPE_CHECKING
 
-import yaml
+if TYPE_CHECKING:
+    import yaml
 
 _WORDS = {
     errno.ENOENT: "no such file",
@@ -15,6 +16,10 @@ _WORDS = {
 
 def why(error: Exception) -> str:
     """The reason, in words that complete \"... cannot be read: \"."""
+    import ssl  # only now: most programs never need the words
+
+    import yaml
+
     match error:
         case yaml.YAMLError():
             return _of_yaml(error)
@@ -32,7 +37,9 @@ def why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _of_yaml(error: yaml.YAMLError) -> str:
+def _of_yaml(error: "yaml.YAMLError") -> str:
+    import yaml
+
     if isinstance(error, yaml.MarkedYAMLError) and error.problem:
         mark = error.problem_mark or error.context_mark
         return f"line {mark.line + 1}: {error.problem}" if mark else error.problem

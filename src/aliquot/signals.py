@@ -1,9 +1,11 @@
 """The one way to be notified: a signal calls its listeners, at once and in order, whenever it is emitted."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 _T = TypeVar("_T")
 
@@ -18,8 +20,10 @@ class Signal(Generic[_T]):
         return lambda: self._listeners.remove(listener)
 
     @contextmanager
-    def as_event(self) -> Iterator[asyncio.Event]:
+    def as_event(self) -> "Iterator[asyncio.Event]":
         """An event that is set by every emission, for a loop that waits for the next one and clears it."""
+        import asyncio  # programs without a loop start faster without it
+
         event = asyncio.Event()
         unsubscribe = self.subscribe(lambda _: event.set())
         try:

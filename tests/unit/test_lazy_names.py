@@ -45,8 +45,16 @@ def test_another_name_is_an_attribute_error() -> None:
         importlib.import_module("aliquot.engine").nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("command", ["nodes", "pods", "top", "waste", "cordon"])
-def test_who_only_shows_what_is_held_loads_no_arrays(command: str) -> None:
+def loaded_with(command: str) -> set[str]:
     code = f"import sys, aliquot.kubectl.gpu.{command}; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numpy", "prometheus_client", "aiohttp", "click", "grpc"} & set(loaded)
+    return {*subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+
+
+@pytest.mark.parametrize("command", ["nodes", "pods", "top", "waste", "cordon", "explain"])
+def test_who_only_shows_what_is_held_loads_no_arrays(command: str) -> None:
+    assert not {"numpy", "prometheus_client", "aiohttp", "click", "grpc"} & loaded_with(command)
+
+
+@pytest.mark.parametrize("command", ["nodes", "pods", "top", "waste", "explain"])
+def test_what_talks_to_servers_is_loaded_only_by_who_does(command: str) -> None:
+    assert not {"asyncio", "ssl", "yaml"} & loaded_with(command)

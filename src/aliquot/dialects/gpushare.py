@@ -6,6 +6,7 @@ has of each card.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Any
 
@@ -85,6 +86,9 @@ _ORIGINAL_WORDS = {
     Reason.UNKNOWN_NODE: 'node "{node}" not found',
 }
 
+_Sharing = Sequence[tuple[Container, Life, int]]
+"""The containers of a pod that ask for memory, with their units of it."""
+
 
 class GpuShare(Dialect):
     name = "gpushare"
@@ -94,11 +98,11 @@ class GpuShare(Dialect):
     gpu_policy = "tightest"
     original_words = _ORIGINAL_WORDS
 
-    @property
+    @cached_property
     def gpu_mem(self) -> str:
         return f"{self.prefix}/gpu-mem"
 
-    @property
+    @cached_property
     def gpu_count(self) -> str:
         return f"{self.prefix}/gpu-count"
 
@@ -129,7 +133,7 @@ class GpuShare(Dialect):
         if any(units for *_, units, _ in asking):
             cards, sharing = self._cards_for_parts(pod, asking), [each for each in asking if each[2]]
             parts = (
-                _share(container, life, self._divided(pod, container, units, cards), cards)
+                _share(container.name, life, self._divided(pod, container, units, cards), cards)
                 for container, life, units, _ in sharing
             )
             largest, *_ = max(sharing, key=lambda each: each[2])
@@ -137,7 +141,7 @@ class GpuShare(Dialect):
             if cards == 1:
                 return request
             # the original's plugin gives one card, and reads one index
-            on_one_card = tuple(_share(container, life, units) for container, life, units, _ in sharing)
+            on_one_card = tuple(_share(container.name, life, units) for container, life, units, _ in sharing)
             return replace(request, elsewhere=on_one_card)
         self._check_cards(pod, {count for *_, count in asking if count})
         return self._whole(pod)
@@ -146,19 +150,26 @@ class GpuShare(Dialect):
         """The memory and whole cards of the limits, which nobody can rewrite. The limits also say how many cards the
         memory is on. If a label says it, the record decides: a label for more cards with less memory each must not free
         what the pod has."""
-        if not self._asks_memory(pod):
+        sharing = self._sharing(pod)
+        if not sharing:
             return self._whole(pod)
+        by_limits, is_labelled = self._cards_by_limits(sharing), self.gpu_count in pod.metadata.labels
+        if not by_limits and not is_labelled:
+            return self._shared(pod, sharing, 1)
         if self._is_on_the_one_card_of_the_original(pod):
-            return self._shared(pod, 1)
-        labelled = _cards_recorded(pod) if self.gpu_count in pod.metadata.labels else 1
-        return self._shared(pod, self._cards_by_limits(pod) or labelled)
+            return self._shared(pod, sharing, 1)
+        return self._shared(pod, sharing, by_limits or _cards_recorded(pod))
 
     def demand_can_change(self, pod: Pod) -> bool:
-        return self.gpu_count in pod.metadata.labels and self._asks_memory(pod) and not self._cards_by_limits(pod)
+        if self.gpu_count not in pod.metadata.labels:
+            return False
+        sharing = self._sharing(pod)
+        return bool(sharing) and not self._cards_by_limits(sharing)
 
     def by_spec(self, pod: Pod) -> Request:
         """All memory may be on one card, whatever a label says."""
-        return self._shared(pod, 1) if self._asks_memory(pod) else self._whole(pod)
+        sharing = self._sharing(pod)
+        return self._shared(pod, sharing, 1) if sharing else self._whole(pod)
 
     def capacity(self, node: Node) -> NodeGpus | None:
         memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
@@ -177,13 +188,21 @@ class GpuShare(Dialect):
         else:
             return None
         request = self.held(pod)
-        dealt, place, slices = deal(request, numbers), places(pod), {}
+        dealt, place, slices = deal(request, numbers), places(pod) if by_place else {}, {}
         for asked in request.containers:
-            own = by_place.get(place[asked.name]) if asked.life is Life.MAIN else None
+            own = by_place.get(place[asked.name]) if by_place and asked.life is Life.MAIN else None
             units = own or dict.fromkeys(dealt[asked.name], 0)
             gpus = {number: card_at(key, number, cards) for number in units}
             slices[asked.name] = tuple(_given(asked.part, gpus[number], units[number], cards) for number in units)
         return Placement(cards.node, self.name, slices)
+
+    def repeats(self, pod: Pod, record: Placement) -> bool:
+        """If the record has one card, and the index is the number that the card had then."""
+        annotations = pod.metadata.annotations
+        if ALLOCATION in annotations:
+            return False
+        cards = {(part.uuid, part.index) for part in record.slices()}
+        return [str(index) for _, index in cards] == [annotations.get(IDX)]
 
     def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
         """The original's plugin gives nothing for a number of cards. For memory it gives the node's card only if there
@@ -191,7 +210,7 @@ class GpuShare(Dialect):
         is_written = bool(self.written_on(pod))
         if is_written or not cards.are_made_up:
             return cards.gpus
-        return cards.gpus if len(cards.gpus) == 1 and self._asks_memory(pod) else ()
+        return cards.gpus if len(cards.gpus) == 1 and self._sharing(pod) else ()
 
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
@@ -294,31 +313,30 @@ class GpuShare(Dialect):
     # -- pods that the original has placed
 
     def _is_on_the_one_card_of_the_original(self, pod: Pod) -> bool:
-        """The original does not know a number of cards: all memory of such a pod is on the card of its index. The same
-        holds for a pod that we have placed for the original's plugin."""
+        """Of a pod that asks for memory. The original does not know a number of cards: all memory is on the card of the
+        pod's index. The same holds for a pod that we have placed for the original's plugin."""
         annotations = pod.metadata.annotations
         if PLACEMENT in annotations:
             return _is_for_another_agent(annotations[PLACEMENT])
         if read_allocation(annotations.get(ALLOCATION, "")):
             return False
-        return self._asks_memory(pod) and "," not in annotations.get(IDX, ",")
+        return "," not in annotations.get(IDX, ",")
 
     # -- what the limits say
 
-    def _asks_memory(self, pod: Pod) -> bool:
-        return any(limit(container, self.gpu_mem) for container, _ in pod.containers())
+    def _sharing(self, pod: Pod) -> _Sharing:
+        asking = [(container, life, limit(container, self.gpu_mem)) for container, life in pod.containers()]
+        return [each for each in asking if each[2]]
 
-    def _cards_by_limits(self, pod: Pod) -> int:
+    def _cards_by_limits(self, sharing: _Sharing) -> int:
         """The number of cards that containers name next to their memory; 0 if none does."""
-        sharing = (container for container, _ in pod.containers() if limit(container, self.gpu_mem))
-        return min(max(limit(container, self.gpu_count) for container in sharing), MAX_CARDS)
+        return min(max([limit(container, self.gpu_count) for container, _, _ in sharing]), MAX_CARDS)
 
-    def _shared(self, pod: Pod, cards: int) -> Request:
-        parts = (
-            _share(container, life, ceil(min(units, MAX_UNITS) / cards), cards)
-            for container, life in pod.containers()
-            if (units := limit(container, self.gpu_mem))
-        )
+    def _shared(self, pod: Pod, sharing: _Sharing, cards: int) -> Request:
+        parts = [
+            _share(container.name, life, ceil(min(units, MAX_UNITS) / cards), cards)
+            for container, life, units in sharing
+        ]
         return self.request(pod, parts, together=True)
 
     def _whole(self, pod: Pod) -> Request:
@@ -360,5 +378,7 @@ def _given(part: Part, gpu: Gpu, units: int, cards: NodeGpus) -> Slice:
     return asked if recorded <= asked.mib else replace(asked, mib=recorded)
 
 
-def _share(container: Container, life: Life, units: int, cards: int = 1) -> ContainerRequest:
-    return ContainerRequest(container.name, Part(cards, memory=Memory(units, Unit.NODE)), life)
+@lru_cache(4096)
+def _share(container: str, life: Life, units: int, cards: int = 1) -> ContainerRequest:
+    """The same object for the same part: most containers of a cluster ask for the same as others."""
+    return ContainerRequest(container, Part(cards, memory=Memory(units, Unit.NODE)), life)

@@ -7,7 +7,7 @@ from aliquot.dialects.protocol import Dialect
 from aliquot.model import Charge, Placement, Request
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Demand:
     """A pod's request and its dialect."""
 
@@ -21,7 +21,7 @@ class Demand:
         return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Holding:
     """What a bound pod holds of its node's cards.
 

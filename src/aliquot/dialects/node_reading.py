@@ -32,7 +32,7 @@ def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
     if the node's kubelet has not reported anything yet."""
     if not node.status.capacity:
         return None
-    return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
+    return frozenset(dialect.name for dialect in dialects.guarding(frozenset(node.status.capacity)))
 
 
 def dialects_of_node(node: Node, dialects: Dialects) -> frozenset[str]:

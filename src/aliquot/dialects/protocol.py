@@ -223,6 +223,11 @@ class Dialect(ABC):
         Raises BadRecord if the keys are present but cannot be read.
         """
 
+    def repeats(self, pod: Pod, record: Placement) -> bool:
+        """Whether the dialect's own annotations surely name the same cards as our record, which has as many as the pod
+        asks for. Nobody needs to read them then: most pods of a large cluster are like that."""
+        return False
+
     def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
         """A running pod without any record may have one of these cards."""
         return cards.gpus
@@ -323,8 +328,11 @@ def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
 
 def limit(container: Container, resource: str) -> int:
     """How much of a resource a container asks for. Raises BadDemand, which names both."""
+    amount = container.limits.get(resource)
+    if amount is None:
+        return 0
     try:
-        return whole(str(container.limits.get(resource, 0)))
+        return whole(str(amount))
     except BadQuantity as error:
         raise BadDemand(f"container {container.name}, limits, {resource}: {error}") from error
 

@@ -145,15 +145,15 @@ def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> S
 
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
-    """What an original wrote on a pod that also has our record. We write both alike, but an original may correct its
-    own record, and users may write either.
+    """What an original wrote on a pod that also has our record, if it is something else. We write both alike, but an
+    original may correct its own record, and users may write either.
 
     Originals name cards by numbers, which change when cards are renumbered or an inventory appears. Our record has the
     numbers of that time: a record with exactly these numbers names the same cards.
     """
     annotations = dict(pod.metadata.annotations)
     record = annotations.pop(PLACEMENT, None)
-    if record is None:
+    if record is None or dialect.repeats(pod, read_placement(record)):
         return None
     alone = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
     demand = Demand(dialect, dialect.held(alone))
@@ -305,8 +305,8 @@ def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placemen
     """The same cards as the node shows them now."""
     known = {}
     for name, parts in placement.containers.items():
-        known[name] = tuple(_on_known_card(part, key, cards) for part in parts)
-        if len({part.uuid for part in known[name]}) < len(parts):
+        known[name] = tuple([_on_known_card(part, key, cards) for part in parts])
+        if len(parts) > 1 and len({part.uuid for part in known[name]}) < len(parts):
             raise BadRecord(f"{key} names a card twice for container {name}")
     return Placement(placement.node, placement.dialect, known)
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "aliquot.dialects"
+_REMEMBERED, _LARGEST_REMEMBERED = 256, 32
+"""Sets of resources whose dialects are remembered: most pods and nodes of a cluster name the same few. A hostile pod
+names 20,000."""
 
 OURS: tuple[type[Dialect], ...] = (
     Aliquot,
@@ -39,6 +42,7 @@ class Dialects(Mapping[str, Dialect]):
 
     def __init__(self, dialects: Mapping[str, Dialect]) -> None:
         self._dialects = dict(dialects)
+        self._guarding = lru_cache(_REMEMBERED)(self._find_guarding)
 
     def __getitem__(self, name: str) -> Dialect:
         return self._dialects[name]
@@ -59,8 +63,17 @@ class Dialects(Mapping[str, Dialect]):
     def spoken_by(self, pod: Pod) -> Sequence[Dialect]:
         """The dialects in which a pod asks for something. For a pod that asks for 0 of everything, the first dialect
         that it names."""
-        speaking = [dialect for dialect in self._dialects.values() if dialect.speaks(pod)]
-        return speaking or [dialect for dialect in self._dialects.values() if dialect.mentions(pod)][:1]
+        concerned = self.guarding(pod.extended_resources)
+        speaking = [dialect for dialect in concerned if dialect.speaks(pod)]
+        return speaking or [dialect for dialect in concerned if dialect.mentions(pod)][:1]
+
+    def guarding(self, resources: frozenset[str]) -> Sequence[Dialect]:
+        """The dialects that guard any of these extended resources. No other dialect can be spoken with them."""
+        is_small = len(resources) <= _LARGEST_REMEMBERED
+        return self._guarding(resources) if is_small else self._find_guarding(resources)
+
+    def _find_guarding(self, resources: frozenset[str]) -> Sequence[Dialect]:
+        return tuple(dialect for dialect in self._dialects.values() if any(map(dialect.guards, resources)))
 
 
 def only_one(speaking: Sequence[Dialect]) -> Dialect | None:

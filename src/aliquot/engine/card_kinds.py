@@ -1,12 +1,12 @@
 """Kinds of cards that quotas cannot tell apart, and kinds of nodes that a forecast does not tell apart."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aliquot.model import NO_HOST, Gpu, Host, NodeGpus
 
 
-@dataclass(frozen=True, slots=True)
-class CardKind:
+class CardKind(NamedTuple):
     """Cards that count alike. `label` is the model in the node's label, `of_mib` the memory of the whole card, which is
     the parent of a MIG instance."""
 

@@ -7,7 +7,7 @@ from aliquot.engine.state import NodeState
 from aliquot.model import Charge
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A pod and what it takes of each card of one node, by uuid. `pod` is `namespace/name`."""
 

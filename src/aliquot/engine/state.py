@@ -9,7 +9,7 @@ from aliquot.model.selling import is_shut
 _NOTHING = Charge()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeState:
     """An immutable value: every hypothetical node is a new one."""
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from aliquot.engine.arrays import Bools, Ints
 from aliquot.model import Gpu, Topology
 from aliquot.model.links import Pcie, nvlinks
+
+if TYPE_CHECKING:
+    from aliquot.engine.arrays import Bools, Ints
 
 _REMEMBERED = 1 << 10
 
@@ -26,7 +27,7 @@ class Wiring:
     numa: tuple[int | None, ...]
 
     @property
-    def matrix(self) -> Ints:
+    def matrix(self) -> "Ints":
         return _matrix(self)
 
     @property
@@ -34,7 +35,7 @@ class Wiring:
         """Whether it is known how any two cards are connected."""
         return any(map(any, self.scores))
 
-    def joined(self, topology: Topology) -> Bools:
+    def joined(self, topology: Topology) -> "Bools":
         """[cards, cards]: which cards the topology counts as neighbours."""
         return _joined(self, topology)
 
@@ -132,14 +133,18 @@ def connected_sets(wiring: Wiring, topology: Topology, rows: Sequence[int], coun
 
 
 @lru_cache(_REMEMBERED)
-def _matrix(wiring: Wiring) -> Ints:
+def _matrix(wiring: Wiring) -> "Ints":
+    import numpy as np  # most questions need no arrays
+
     matrix = np.array(wiring.scores, np.int64).reshape(len(wiring.scores), len(wiring.scores))
     matrix.setflags(write=False)
     return matrix
 
 
 @lru_cache(_REMEMBERED)
-def _joined(wiring: Wiring, topology: Topology) -> Bools:
+def _joined(wiring: Wiring, topology: Topology) -> "Bools":
+    import numpy as np
+
     rows = range(len(wiring.scores))
     joined = [[wiring.joins(row, other, topology) for other in rows] for row in rows]
     matrix = np.array(joined, np.bool_).reshape(len(rows), len(rows))
@@ -150,7 +155,7 @@ def _joined(wiring: Wiring, topology: Topology) -> Bools:
 @lru_cache(_REMEMBERED)
 def _neighbours(wiring: Wiring, topology: Topology) -> tuple[int, ...]:
     """Per card its neighbours, as bits."""
-    return tuple(_bits(np.flatnonzero(near).tolist()) for near in _joined(wiring, topology))
+    return tuple(_bits(near.nonzero()[0].tolist()) for near in _joined(wiring, topology))
 
 
 def _bits(rows: Iterable[int]) -> int:

@@ -37,7 +37,7 @@ class Owner:
         return self.pod.partition("/")[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What a pod holds on one node, `since` when. `until` is when a reservation expires; nothing else has one.
 
@@ -74,6 +74,9 @@ class Entry:
         return self if placement == self.placement else replace(self, placement=placement)
 
 
+_NOTHING = Charge()
+
+
 class _NodeAccount:
     """One node: its cards, its entries, and what is taken from each card."""
 
@@ -97,9 +100,9 @@ class _NodeAccount:
     def _add(self, charges: Mapping[str, Charge], sign: int) -> None:
         self.version += 1
         for uuid, charge in charges.items():
-            before = self.used.get(uuid, Charge())
+            before = self.used.get(uuid, _NOTHING)
             total = before + charge if sign > 0 else before - charge
-            if total == Charge():
+            if total == _NOTHING:
                 self.used.pop(uuid, None)
             else:
                 self.used[uuid] = total
@@ -154,7 +157,7 @@ class Ledger:
     def set_cards(self, cards: NodeGpus) -> None:
         """Sets a node's current cards. What pods hold stays held, even on a card that is gone or shrank. It moves to
         the new name of a renamed card."""
-        account = self._nodes.setdefault(cards.node, _NodeAccount())
+        account = self._account(cards.node)
         account.cards = cards
         for entry in list(account.entries.values()):
             if (now := entry.on(cards)) is not entry:
@@ -324,7 +327,7 @@ class Ledger:
 
     def _enter(self, entry: Entry) -> Entry:
         self._count_unbound(self.entry(entry.uid, entry.node), -1)
-        self._nodes.setdefault(entry.node, _NodeAccount()).put(entry)
+        self._account(entry.node).put(entry)
         self._count_unbound(entry, 1)
         self.changes += 1
         self._reserved.discard((entry.uid, entry.node))
@@ -332,6 +335,12 @@ class Ledger:
             self._reserved.add((entry.uid, entry.node))
         self._nodes_of.setdefault(entry.uid, set()).add(entry.node)
         return entry
+
+    def _account(self, node: str) -> _NodeAccount:
+        account = self._nodes.get(node)
+        if account is None:
+            account = self._nodes[node] = _NodeAccount()
+        return account
 
     def _give_back(self, uid: str, node: str) -> bool:
         account = self._nodes.get(node)

@@ -193,9 +193,16 @@ class Pod(Object, frozen=True):
 
     @property
     def asks_extended(self) -> bool:
-        """Whether a container names an extended resource. Only these have a slash."""
-        own = (*self.spec.containers, *(self.spec.init_containers or ()))
-        return any("/" in name for container in own for name in container.limits)
+        """Whether a container names an extended resource."""
+        return bool(self.extended_resources)
+
+    @property
+    def extended_resources(self) -> frozenset[str]:
+        """The extended resources that containers name. Only these have a slash."""
+        own = self.spec.containers
+        if self.spec.init_containers:
+            own = [*own, *self.spec.init_containers]
+        return frozenset([name for container in own for name in container.resources.limits or () if "/" in name])
 
     def asks(self, resource: str) -> int:
         """How much of an extended resource Kubernetes counts for the pod. Raises BadQuantity."""

@@ -30,7 +30,7 @@ def cut(part: Part, gpu: Gpu, unit_mib: int) -> Slice:
     return Slice(gpu.uuid, gpu.index, gpu.minor, charge.cores, charge.mib, charge.slots)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Placement:
     node: str
     dialect: str

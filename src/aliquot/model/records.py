@@ -155,7 +155,7 @@ def _written(gpu: Gpu) -> _Gpu:
 
 
 def _read_gpu(record: _Gpu) -> Gpu:
-    links = tuple(Link(uuid, score) for uuid, score in sorted(record.links.items()))
+    links = tuple(Link(uuid, score) for uuid, score in sorted(record.links.items())) if record.links else ()
     return Gpu(*(*_plain_values(record), links))
 
 
@@ -166,7 +166,7 @@ def read_inventory(node: str, text: str) -> NodeGpus:
     ):
         raise BadRecord(f"{INVENTORY} names a card twice")
     gpus = map(_read_gpu, record.gpus)
-    in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+    in_order = tuple(sorted(gpus, key=attrgetter("index")))
     return NodeGpus(node, in_order, record.unit_mib, driver=record.driver, observed=record.observed)
 
 

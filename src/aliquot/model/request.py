@@ -85,7 +85,7 @@ class ContainerRequest:
     life: Life = Life.MAIN
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """All GPU containers of one pod, in the order in which they start.
 

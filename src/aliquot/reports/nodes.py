@@ -7,7 +7,6 @@ from aliquot.errors import BadInput
 from aliquot.ledger import Entry
 from aliquot.model import Charge, Gpu, NodeGpus
 from aliquot.model.selling import share_of
-from aliquot.reports.reading import READ_NODES
 from aliquot.reports.report import NO_USE, Report, Use, total_use
 from aliquot.reports.view import ClusterView
 
@@ -96,6 +95,8 @@ def nodes_report(view: ClusterView) -> NodesReport:
 def visible_nodes(view: ClusterView) -> NodesReport:
     """Raises BadInput if the reader may not list nodes."""
     if view.lacks("nodes"):
+        from aliquot.reports.reading import READ_NODES  # with all that talks to servers
+
         instead = "`kubectl gpu pods` and `kubectl gpu top pods` show your own pods"
         raise BadInput(f"you may not list nodes; {instead}, or ask for {READ_NODES.rule()}")
     return nodes_report(view)

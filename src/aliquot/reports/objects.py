@@ -3,11 +3,46 @@
 It has only the fields of our model, so it carries no environment, no command lines and no Secrets.
 """
 
+from dataclasses import dataclass
+from enum import Enum
+
 import msgspec
 
+from aliquot.errors import BadConfig
 from aliquot.kube.resources import Event, Lease
 from aliquot.model import Node, Pod
+from aliquot.model.installed_names import QUOTA_KEY, QUOTA_MAP, QUOTA_NAMESPACE
 from aliquot.model.pending_pod import PendingPod
+
+
+class Extra(Enum):
+    """What a report may need besides nodes and pods."""
+
+    LEASES = "leases"
+    QUOTAS = "quotas"
+    MARKS = "marks"
+    EVENTS = "events"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True)
+class QuotaPlace:
+    """The ConfigMap with the quotas, and its key. The defaults are the server's."""
+
+    namespace: str = QUOTA_NAMESPACE
+    name: str = QUOTA_MAP
+    key: str = QUOTA_KEY
+
+    @classmethod
+    def named(cls, text: str) -> "QuotaPlace":
+        """By NAMESPACE/NAME or NAMESPACE/NAME/KEY; empty for the default. Raises BadConfig."""
+        parts = text.split("/") if text else []
+        if not all(parts) or len(parts) not in (0, 2, 3):
+            raise BadConfig(f"--quotas {text}: write NAMESPACE/NAME or NAMESPACE/NAME/KEY")
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 class Missing(msgspec.Struct, rename="camel", frozen=True):

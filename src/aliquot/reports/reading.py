@@ -3,11 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TypeVar
 
 from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE
-from aliquot.errors import BadConfig
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Forbidden, NotFound
 from aliquot.kube.resources import (
@@ -24,43 +22,12 @@ from aliquot.kube.resources import (
 )
 from aliquot.kube.reviews import Action
 from aliquot.kube.rights import Right
-from aliquot.model.installed_names import QUOTA_KEY, QUOTA_MAP, QUOTA_NAMESPACE
 from aliquot.model.pending_pod import PendingPod
 from aliquot.model.records import NODE_LEASES
-from aliquot.reports.objects import ClusterObjects, Missing
+from aliquot.reports.objects import ClusterObjects, Extra, Missing, QuotaPlace
 
 _Found = TypeVar("_Found")
 _UNBOUND = {"fieldSelector": "spec.nodeName="}
-
-
-class Extra(Enum):
-    """What a report may need besides nodes and pods."""
-
-    LEASES = "leases"
-    QUOTAS = "quotas"
-    MARKS = "marks"
-    EVENTS = "events"
-    WAITING = "waiting"
-
-
-@dataclass(frozen=True)
-class QuotaPlace:
-    """The ConfigMap with the quotas, and its key. The defaults are the server's."""
-
-    namespace: str = QUOTA_NAMESPACE
-    name: str = QUOTA_MAP
-    key: str = QUOTA_KEY
-
-    @classmethod
-    def named(cls, text: str) -> "QuotaPlace":
-        """By NAMESPACE/NAME or NAMESPACE/NAME/KEY; empty for the default. Raises BadConfig."""
-        parts = text.split("/") if text else []
-        if not all(parts) or len(parts) not in (0, 2, 3):
-            raise BadConfig(f"--quotas {text}: write NAMESPACE/NAME or NAMESPACE/NAME/KEY")
-        return cls(*parts)
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 READ_NODES = Right(Action("list", "nodes"), "the cards of the cluster, and how full they are")

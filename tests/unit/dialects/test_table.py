@@ -121,6 +121,7 @@ def test_every_dialect_declares_itself(dialect: Dialect) -> None:
     assert dialect.resource == dialect.resources[0].name
     assert all(resource.name and resource.unit for resource in dialect.resources)
     assert standard_dialects()[dialect.name] is dialect
+    assert all(map(dialect.guards, dialect.resource_names)), "who asks in a dialect is found by what it guards"
 
 
 def test_no_two_resources_use_one_socket() -> None:

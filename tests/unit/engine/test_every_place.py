@@ -17,7 +17,7 @@ from aliquot.engine.fleet import Fleet
 from aliquot.engine.judging import judge
 from aliquot.engine.one_node.puzzle import Size
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.alike import label_shape, shape
+from aliquot.engine.why.alike import Shapes, label_shape
 from aliquot.engine.why.findings import node_reason
 from aliquot.model import (
     Charge,
@@ -99,9 +99,9 @@ def test_every_field_of_a_card_is_in_the_inventory(name: str) -> None:
 @pytest.mark.parametrize("name", CARD_FIELDS)
 def test_a_field_of_a_card_makes_nodes_differ_as_declared(name: str) -> None:
     field, before, after = CARD_FIELDS[name], two_cards(), two_cards(**{name: CARD_FIELDS[name].other})
-    anyhow, connected = request(gib(1)), request(gib(1, cards=2), topology=Topology.NUMA)
-    assert (shape(before, anyhow) != shape(after, anyhow)) is field.judged
-    assert (shape(before, connected) != shape(after, connected)) is (field.judged or field.wired)
+    anyhow, connected = Shapes(request(gib(1))), Shapes(request(gib(1, cards=2), topology=Topology.NUMA))
+    assert (anyhow.of(before) != anyhow.of(after)) is field.judged
+    assert (connected.of(before) != connected.of(after)) is (field.judged or field.wired)
 
 
 @pytest.mark.parametrize("name", CARD_FIELDS)

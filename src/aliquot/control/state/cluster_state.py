@@ -49,7 +49,6 @@ from aliquot.control.state.unhealthy_marks import Marks
 from aliquot.control.state.unreadable_nodes import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import Holder, NodeState, Quotas, on_each, within
-from aliquot.engine.workload import Workload
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
         QuotaCheck,
         QuotaLine,
     )
+    from aliquot.engine.workload import Workload
 
 _NODE_STEPS, _HOLDER_STEPS = 30, 3
 """Steps to read the holders of a node (`engine.effort`)."""
@@ -348,7 +348,7 @@ class ClusterState:
         self._unrecorded.clear()
 
     @property
-    def expected(self) -> Workload:
+    def expected(self) -> "Workload":
         """The pods to expect, like those that came."""
         return self._settings.expected
 

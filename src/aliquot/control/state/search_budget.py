@@ -20,7 +20,6 @@ from math import inf
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from aliquot.clock import Clock
 from aliquot.control.state.search_allowances import SearchAllowances
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.lazy_log import LazyLogger
@@ -28,6 +27,7 @@ from aliquot.model import Request
 from aliquot.model.bounds import MAX_SEARCHING_PODS
 
 if TYPE_CHECKING:
+    from aliquot.clock import Clock
     from aliquot.config.sections.placement import SearchSection
 
 _log = LazyLogger()
@@ -69,7 +69,7 @@ class SearchBudget:
 
     def __init__(
         self,
-        clock: Clock | None = None,
+        clock: "Clock | None" = None,
         seconds: float = 1.0,
         is_known: Callable[[Request], bool] = lambda _: True,
     ) -> None:

@@ -106,7 +106,9 @@ class Totals:
         before = self.hosts.node_of(uid)
         changed = self.hosts.occupy(uid, node, host)
         if changed:
-            self._hosts_behind |= {name: None for name in (before, node) if name}
+            if before:
+                self._hosts_behind[before] = None
+            self._hosts_behind[node] = None
         return changed
 
     def vacate_host(self, uid: str) -> bool:

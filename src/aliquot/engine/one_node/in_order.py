@@ -2,18 +2,20 @@
 retry."""
 
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from aliquot.engine.arrays import Ints
 from aliquot.engine.one_node.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, Request
 from aliquot.model.selling import left_of
 
+if TYPE_CHECKING:
+    from aliquot.engine.arrays import Ints
+
 BLOCK_MIB = 256
 """gpu-admission counts memory in blocks."""
 
-_Number = TypeVar("_Number", int, Ints)
+_Number = TypeVar("_Number", int, "Ints")
 
 
 def fits_in_order(state: NodeState, request: Request) -> bool:

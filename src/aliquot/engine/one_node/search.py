@@ -11,8 +11,6 @@ from itertools import combinations
 from typing import Any
 
 from aliquot.engine.effort import Effort, endless
-from aliquot.engine.one_node.connected import connect
-from aliquot.engine.one_node.packing import pack
 from aliquot.engine.one_node.puzzle import Cards, Puzzle, bits, puzzle_of
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import allows, connected_sets, in_reach
@@ -195,6 +193,9 @@ class _Dive:
 
 
 def _decide(puzzle: Puzzle, order: Sequence[int], effort: Effort) -> SearchResult:
+    from aliquot.engine.one_node.connected import connect  # with arrays, which few searches need
+    from aliquot.engine.one_node.packing import pack
+
     packed = connect(puzzle, effort) if puzzle.is_picky else pack(puzzle, effort)
     if packed.limited:
         return _dive(puzzle, order, _LONG_DIVE, effort)

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from aliquot.engine.arrays import Bools
-from aliquot.engine.block import Block
 from aliquot.engine.card_kinds import CardKind, CardType, card_type
 from aliquot.engine.quotas.quota_map import Measure, NamespaceQuota, Quotas
 from aliquot.engine.quotas.usage import Amount, Census, Usage, amount_of, amounts_of
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, Gpu, NodeGpus, Reason, Request, is_model, peak
+
+if TYPE_CHECKING:
+    from aliquot.engine.arrays import Bools
+    from aliquot.engine.block import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +96,31 @@ class QuotaCheck:
             return state
         return state.closed({gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
 
-    def refused_cards(self, fleet: Block) -> Bools | None:
+    def refused_cards(self, fleet: "Block") -> "Bools | None":
         """[rows, width]: the cards that `refuses_card` refuses; None if there are none."""
         if self.quota is None:
             return None
+        import numpy as np  # only decisions need it
+
         refused = [self._refuses(each) is not None for each in fleet.types]
         return np.array([*refused, False], np.bool_)[fleet.type_id] & fleet.has if any(refused) else None
 
-    def unnamed_cards(self, fleet: Block) -> Bools | None:
+    def unnamed_cards(self, fleet: "Block") -> "Bools | None":
         """[rows, width]: the cards whose model the quota does not name; None if there are none."""
         if self.quota is None:
             return None
+        import numpy as np  # only decisions need it
+
         unnamed = [not self._lines(each) for each in fleet.types]
         return np.array([*unnamed, False], np.bool_)[fleet.type_id] & fleet.has if any(unnamed) else None
 
-    def refused_nodes(self, fleet: Block) -> Bools | None:
+    def refused_nodes(self, fleet: "Block") -> "Bools | None":
         """[width]: the nodes that `refuses_node` refuses; None if there are none."""
         pools = [pool for pool in self.census.nodes if self._refuses_pool(pool)]
         if not pools:
             return None
+        import numpy as np  # only decisions need it
+
         columns = (fleet.column(node) for pool in pools for node in self.census.nodes[pool])
         refused = np.zeros(fleet.width, np.bool_)
         refused[[column for column in columns if column is not None]] = True

@@ -5,15 +5,14 @@ Sums are integers: removing an amount leaves exactly what was there before.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from aliquot.engine.card_kinds import CardKind, kind_of
 from aliquot.model import CORES, Charge, Gpu, NodeGpus
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(NamedTuple):
     """What is used of one kind, in fractions of a card's memory: `card_parts / (100 x of_mib)` are cards, `core_parts /
     of_mib` percent of cores."""
 
@@ -21,7 +20,7 @@ class Amount:
     core_parts: int = 0
     mib: int = 0
 
-    def __add__(self, other: "Amount") -> "Amount":
+    def __add__(self, other: "Amount") -> "Amount":  # type: ignore[override]
         return Amount(self.card_parts + other.card_parts, self.core_parts + other.core_parts, self.mib + other.mib)
 
     def __sub__(self, other: "Amount") -> "Amount":
@@ -32,6 +31,9 @@ class Amount:
 
     def cores(self, kind: CardKind) -> Fraction:
         return Fraction(self.core_parts, kind.of_mib)
+
+
+_NOTHING = Amount()
 
 
 def amount_of(gpu: Gpu, charge: Charge) -> Amount:
@@ -53,8 +55,7 @@ def amounts_of(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple
             yield kind_of(cards, gpu), amount_of(gpu, charge)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(NamedTuple):
     namespace: str
     amounts: tuple[tuple[CardKind, Amount], ...]
 
@@ -76,7 +77,7 @@ class Usage:
         self._held.setdefault(uid, {})[cards.node] = held
         sums = self._sums.setdefault(namespace, {})
         for kind, amount in held.amounts:
-            sums[kind] = sums.get(kind, Amount()) + amount
+            sums[kind] = sums.get(kind, _NOTHING) + amount
 
     def remove(self, uid: str, node: str) -> None:
         """The pod no longer holds anything on this node. Does nothing if it did not hold anything."""
@@ -88,7 +89,7 @@ class Usage:
         sums = self._sums[held.namespace]
         for kind, amount in held.amounts:
             sums[kind] -= amount
-            if sums[kind] == Amount():
+            if sums[kind] == _NOTHING:
                 del sums[kind]
         if not sums:
             del self._sums[held.namespace]
@@ -99,7 +100,7 @@ class Usage:
         for held in self._held.get(without, {}).values():
             for kind, amount in held.amounts if held.namespace == namespace else ():
                 sums[kind] -= amount
-        return {kind: amount for kind, amount in sums.items() if amount != Amount()}
+        return {kind: amount for kind, amount in sums.items() if amount != _NOTHING}
 
     def cards_of(self, namespace: str) -> float:
         """How many cards a namespace uses, of all kinds."""
@@ -128,7 +129,7 @@ class Usage:
 
 
 def _counted(cards: NodeGpus, charges: Mapping[str, Charge]) -> tuple[tuple[CardKind, Amount], ...]:
-    return tuple((kind, amount) for kind, amount in amounts_of(cards, charges) if amount != Amount())
+    return tuple(each for each in amounts_of(cards, charges) if each[1] != _NOTHING)
 
 
 class Census:

@@ -1,6 +1,5 @@
 """Which nodes and cards make no difference to a request, so that only one of them has to be examined."""
 
-from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import fields
 from operator import attrgetter
@@ -17,12 +16,47 @@ _of_card = attrgetter(*(each.name for each in fields(Gpu) if each.metadata.get("
 _of_node = attrgetter(*(each.name for each in fields(NodeGpus) if each.name not in _NOT_JUDGED), "are_made_up")
 
 
-def shape(state: NodeState, request: Request) -> Hashable:
-    """Equal for nodes on which the request has the same result, card by card."""
-    shapes = [card_shape(state, gpu, request) for gpu in state.cards.gpus]
-    if request.constraints.topology is Topology.ANY:
-        return label_shape(state, request), frozenset(Counter(shapes).items())
-    return label_shape(state, request), *shapes
+class Shapes:
+    """Numbers the shapes of nodes: nodes with the same number have the same result for a request, card by card. Each
+    node is examined once."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._is_ordered = request.constraints.topology is not Topology.ANY
+        self._cards: dict[Hashable, int] = {}
+        self._nodes: dict[Hashable, int] = {}
+        self._known: dict[int, tuple[NodeState, int]] = {}
+        """By identity: to compare states takes as long as to examine them."""
+        self._freest: dict[int, tuple[int, int]] = {}
+
+    def of(self, state: NodeState) -> int:
+        known = self._known.get(id(state))
+        if known is None:
+            known = self._known[id(state)] = state, self._examine(state)
+        return known[1]
+
+    def _examine(self, state: NodeState) -> int:
+        request, numbers = self.request, self._cards
+        cards = [numbers.setdefault(card_shape(state, gpu, request), len(numbers)) for gpu in state.cards.gpus]
+        if not self._is_ordered:
+            cards.sort()
+        return self._nodes.setdefault((label_shape(state, request), *cards), len(self._nodes))
+
+    def freest(self, state: NodeState) -> tuple[int, int]:
+        """The most memory and the most cores that are left on any sellable card."""
+        number = self.of(state)
+        if number not in self._freest:
+            left = [left_of(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.sells(gpu)]
+            most = max((card.mib for card in left), default=0), max((card.cores for card in left), default=0)
+            self._freest[number] = most
+        return self._freest[number]
+
+    def distinct(self, states: Iterable[NodeState]) -> list[NodeState]:
+        """One node of each shape, those with the freest card first."""
+        of_shape: dict[int, NodeState] = {}
+        for state in states:
+            of_shape.setdefault(self.of(state), state)
+        return sorted(of_shape.values(), key=self.freest, reverse=True)
 
 
 def label_shape(state: NodeState, request: Request) -> Hashable:
@@ -41,18 +75,3 @@ def card_shape(state: NodeState, gpu: Gpu, request: Request) -> Hashable:
 def _links(state: NodeState, gpu: Gpu) -> tuple[tuple[int, int], ...]:
     by_uuid = state.cards.by_uuid
     return tuple((by_uuid[link.uuid].index, link.score) for link in gpu.links if link.uuid in by_uuid)
-
-
-def distinct(states: Iterable[NodeState], request: Request) -> list[NodeState]:
-    """One node of each shape, those with the freest card first."""
-    of_shape: dict[int, NodeState] = {}
-    for state in states:
-        # kept as numbers: the shapes of 5,000 nodes are so many objects that collecting garbage takes half a second
-        of_shape.setdefault(hash(shape(state, request)), state)
-    return sorted(of_shape.values(), key=freest, reverse=True)
-
-
-def freest(state: NodeState) -> tuple[int, int]:
-    """The most memory and the most cores that are left on any sellable card."""
-    left = [left_of(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.sells(gpu)]
-    return max((card.mib for card in left), default=0), max((card.cores for card in left), default=0)

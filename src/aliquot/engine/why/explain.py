@@ -1,6 +1,5 @@
 """Why a request fits or does not fit, summarized for a whole cluster."""
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ from aliquot.engine.holder import Holder
 from aliquot.engine.needs import cards_text, needs_text
 from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.alike import card_shape, label_shape, shape
+from aliquot.engine.why.alike import Shapes, card_shape, label_shape
 from aliquot.engine.why.findings import card_obstacle, node_reason
 from aliquot.engine.why.relax import Relaxation, relaxations
 from aliquot.model import OF_MODEL, Charge, Gpu, Reason, Request, Topology
@@ -73,7 +72,7 @@ def explain(
     if None in survey.tallies:
         return Explanation(request, tuple(survey.groups()))
     open_states = {node: state for node, state in states.items() if node not in closed}
-    nearest = tuple(relaxations(open_states, request, quota, holders or {}, effort))
+    nearest = tuple(relaxations(open_states, request, quota, holders or {}, effort, survey.shapes))
     return Explanation(request, tuple(survey.groups()), nearest)
 
 
@@ -84,8 +83,8 @@ class _Card:
     left: Charge
     size: int
     refused: Reason | None
-    outcome: Hashable
-    """Its contribution to the result of its node."""
+    outcome: int
+    """The number of its contribution to the result of its node."""
 
 
 class _Survey:
@@ -95,24 +94,34 @@ class _Survey:
         self.request = request
         self.effort = effort
         self.quota = quota
+        self.shapes = Shapes(request)
         self.tallies: dict[Reason | None, _GroupTotals] = {}
-        self._cards: dict[Hashable, _Card] = {}
+        self._tally_of: dict[int, _GroupTotals] = {}
+        """By the shape of nodes."""
+        self._cards: dict[Hashable, dict[Hashable, _Card]] = {}
+        """By what counts of the node, and of the card."""
+        self._outcomes: dict[Hashable, int] = {}
         self._reasons: dict[Hashable, Reason | None] = {}
         self._notes: dict[Hashable, frozenset[str]] = {}
         self._by_shape = request.needs_search or request.constraints.topology is not Topology.ANY
 
     def add(self, node: str, state: NodeState) -> None:
+        shape = self.shapes.of(state)
+        if shape not in self._tally_of:
+            self._tally_of[shape] = self._examine(shape, state)
+        self._tally_of[shape].nodes.append(node)
+
+    def _examine(self, shape: int, state: NodeState) -> "_GroupTotals":
         labels = label_shape(state, self.request)
-        cards = [self._card(labels, state, gpu) for gpu in state.cards.gpus]
-        key = (
-            shape(state, self.request)
-            if self._by_shape
-            else (labels, frozenset(Counter(c.outcome for c in cards).items()))
-        )
+        known = self._cards.setdefault(labels, {})
+        cards = [self._card(known, state, gpu) for gpu in state.cards.gpus]
+        key = shape if self._by_shape else (labels, *sorted(card.outcome for card in cards))
         if key not in self._reasons:
             self._reasons[key] = node_reason(state, self.request, self.quota, self.effort)
             self._notes[key] = frozenset(_notes(state, self._reasons[key], self.quota))
-        self.tallies.setdefault(self._reasons[key], _GroupTotals()).add(node, cards, self._notes[key])
+        tally = self.tallies.setdefault(self._reasons[key], _GroupTotals())
+        tally.add(cards, self._notes[key])
+        return tally
 
     def groups(self) -> list[Group]:
         """First where the pod fits, then the largest group."""
@@ -122,18 +131,19 @@ class _Survey:
         ]
         return sorted(groups, key=lambda group: (group.reason is not None, -len(group.nodes), group.nodes))
 
-    def _card(self, labels: Hashable, state: NodeState, gpu: Gpu) -> _Card:
-        key = (labels, card_shape(state, gpu, self.request))
-        card = self._cards.get(key)
+    def _card(self, known: dict[Hashable, _Card], state: NodeState, gpu: Gpu) -> _Card:
+        key = card_shape(state, gpu, self.request)
+        card = known.get(key)
         if card is None:
-            card = self._cards[key] = self._look(state, gpu)
+            card = known[key] = self._look(state, gpu)
         return card
 
     def _look(self, state: NodeState, gpu: Gpu) -> _Card:
         found, used = card_obstacle(state, gpu, self.request, self.quota), state.taken(gpu)
         refused = found.reason if found else None
         empty = card_shape(state.emptied(), gpu, self.request)
-        return _Card(left_of(gpu, used), gpu.mib, refused, (empty, refused, used.slots > 0, used.shares > 0))
+        outcome = (empty, refused, used.slots > 0, used.shares > 0)
+        return _Card(left_of(gpu, used), gpu.mib, refused, self._outcomes.setdefault(outcome, len(self._outcomes)))
 
 
 def _notes(state: NodeState, reason: Reason | None, quota: QuotaCheck | None) -> Iterable[str]:
@@ -156,8 +166,8 @@ class _GroupTotals:
         self.cards = self.open_cards = self.mib = self.cores = self.size = 0
         self.notes: set[str] = set()
 
-    def add(self, node: str, cards: Sequence[_Card], notes: frozenset[str]) -> None:
-        self.nodes.append(node)
+    def add(self, cards: Sequence[_Card], notes: frozenset[str]) -> None:
+        """What nodes of one shape have."""
         self.notes |= notes
         had = [card for card in cards if card.refused in _BY_SIZE]
         self.cards = max(self.cards, len(had))

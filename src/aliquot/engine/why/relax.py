@@ -15,7 +15,7 @@ from aliquot.engine.holder import Holder, freed, largest_gone, without
 from aliquot.engine.one_node.look import try_out
 from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.alike import distinct, freest
+from aliquot.engine.why.alike import Shapes
 from aliquot.model import ContainerRequest, Gpu, Part, Request, Topology, Unit
 
 _MAX_NODES = 400
@@ -56,17 +56,18 @@ def relaxations(
     quota: QuotaCheck | None = None,
     holders: Mapping[str, Sequence[Holder]] | None = None,
     effort: Effort | None = None,
+    shapes: Shapes | None = None,
 ) -> Iterator[Relaxation]:
-    """For a request that fits nowhere."""
-    effort = effort or Effort()
+    """For a request that fits nowhere. `shapes` may know nodes already."""
+    effort, shapes = effort or Effort(), shapes or Shapes(request)
     permitted = {node: quota.permits(state) if quota else state for node, state in states.items()}
-    nodes = distinct(permitted.values(), request)[:_MAX_NODES]
+    nodes = shapes.distinct(permitted.values())[:_MAX_NODES]
     yield from _smaller(nodes, request, effort)
     yield from _fewer_constraints(permitted, request, effort)
-    yield from _after_a_pod(permitted, request, holders or {}, effort)
+    yield from _after_a_pod(permitted, shapes, holders or {}, effort)
     yield from _with_a_card(nodes, states, request, quota, effort)
     if quota is not None and quota.quota is not None:
-        yield from _more_quota(states, request, quota, effort)
+        yield from _more_quota(states, shapes, quota, effort)
 
 
 def _fits(state: NodeState, request: Request, effort: Effort) -> bool:
@@ -194,13 +195,13 @@ def _fewer_constraints(states: Mapping[str, NodeState], request: Request, effort
     for text, fewer in dropped.items():
         if fewer != constraints:
             easier = replace(request, constraints=fewer)
-            state = _first(distinct(states.values(), easier)[:_MAX_NODES], easier, effort)
+            state = _first(Shapes(easier).distinct(states.values())[:_MAX_NODES], easier, effort)
             if state is not None:
                 yield Relaxation(RelaxationKind.CONSTRAINT, text, state.cards.node)
 
 
 def _on_other_models(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
-    nodes = distinct(states.values(), request)[:_MAX_NODES]
+    nodes = Shapes(request).distinct(states.values())[:_MAX_NODES]
     for model in sorted({gpu.model for state in nodes for gpu in state.cards.gpus}):
         having = (state for state in nodes if any(gpu.model == model for gpu in state.cards.gpus))
         state = _first([_only(state, model) for state in having], request, effort)
@@ -216,10 +217,11 @@ def _only(state: NodeState, model: str) -> NodeState:
 
 
 def _after_a_pod(
-    states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]], effort: Effort
+    states: Mapping[str, NodeState], shapes: Shapes, holders: Mapping[str, Sequence[Holder]], effort: Effort
 ) -> Iterator[Relaxation]:
     """The pods that give back least, one at a time."""
-    held = nlargest(_MAX_NODES, (node for node in states if holders.get(node)), key=lambda node: freest(states[node]))
+    request, having = shapes.request, (node for node in states if holders.get(node))
+    held = nlargest(_MAX_NODES, having, key=lambda node: shapes.freest(states[node]))
     hopeful = (node for node in held if _fits(largest_gone(states[node], holders[node], 1), request, effort))
     found: list[tuple[tuple[int, int], str, str]] = []
     for node in islice(hopeful, _MAX_HOPEFUL):
@@ -257,16 +259,16 @@ def _with_a_card(
 
 
 def _more_quota(
-    states: Mapping[str, NodeState], request: Request, quota: QuotaCheck, effort: Effort
+    states: Mapping[str, NodeState], shapes: Shapes, quota: QuotaCheck, effort: Effort
 ) -> Iterator[Relaxation]:
     """For each kind of card that the quota refuses: whether the pod would fit there, and what the quota lacks for
     it."""
     said: set[str] = set()
-    for state in distinct(states.values(), request)[:_MAX_NODES]:
+    for state in shapes.distinct(states.values())[:_MAX_NODES]:
         missing = {gpu.uuid: _missing(state, gpu, quota) for gpu in state.cards.gpus}
         for text in sorted(set(missing.values()) - said - {""}):
             others = {uuid for uuid, other in missing.items() if other not in ("", text)}
-            if _fits(state.closed(others), request, effort):
+            if _fits(state.closed(others), shapes.request, effort):
                 said.add(text)
                 yield Relaxation(RelaxationKind.QUOTA, text, state.cards.node)
 

@@ -28,7 +28,7 @@ COMPLETE = "__complete"
 """What the shells' scripts call."""
 
 
-_UNCOLLECTED = 100_000
+_UNCOLLECTED = 1_000_000
 """Objects between two searches for garbage. The default searches again and again through what is only growing."""
 
 

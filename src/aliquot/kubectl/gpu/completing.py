@@ -71,11 +71,12 @@ def _names(kind: str, before: Sequence[str]) -> Iterable[str]:
     from aliquot.kubectl.gpu.session import Session
     from aliquot.reports.nodes import nodes_report
     from aliquot.reports.pods import pods_report
+    from aliquot.reports.view import Purpose
 
     options, _ = common_options().parse_known_args(before)
     try:
         session = Session(options)
-        view = session.view(decides=False)
+        view = session.view(purpose=Purpose.SHOWING)
     except AliquotError:
         return
     match kind:

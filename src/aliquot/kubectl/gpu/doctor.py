@@ -9,7 +9,7 @@ from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.reports.archive import DOCTOR, read_file, read_json
 from aliquot.reports.doctor import ERROR, OK, UNKNOWN, WARNING, DoctorReport, Facts, examine
 from aliquot.reports.doctor_reading import read_facts
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
 from aliquot.reports.view import ClusterView
 
 EPILOG = """examples:

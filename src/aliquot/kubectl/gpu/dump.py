@@ -22,11 +22,10 @@ from aliquot.reports.decisions import decisions_report
 from aliquot.reports.doctor import Facts, examine
 from aliquot.reports.doctor_reading import read_facts
 from aliquot.reports.nodes import nodes_report
-from aliquot.reports.objects import ClusterObjects
+from aliquot.reports.objects import ClusterObjects, Extra
 from aliquot.reports.pods import pods_report
 from aliquot.reports.queue import queue_report
 from aliquot.reports.quota import quota_report
-from aliquot.reports.reading import Extra
 from aliquot.reports.redaction import redacted, without_secrets
 from aliquot.reports.report import Report
 from aliquot.reports.server_config import READ_CONFIG, read_server_config, server_config

@@ -7,7 +7,8 @@ from aliquot.kubectl.gpu.output import print_report, write
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.explain import explain_report
 from aliquot.reports.explained import Explained
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
+from aliquot.reports.view import Purpose
 
 EPILOG = """examples:
   kubectl gpu explain patient                # why a pod waits, and what would help
@@ -31,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
         Explained,
         lambda view: explain_report(view, namespace, name, lambda _: True, node=options.node),
         *(Extra.LEASES, Extra.MARKS, Extra.QUOTAS, Extra.EVENTS, Extra.WAITING),
+        purpose=Purpose.EXPLAINING,
         node=options.node,
     )
     if options.output in ("json", "yaml"):

@@ -28,8 +28,9 @@ from aliquot.reports.nodes import (
     models_report,
     visible_nodes,
 )
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
 from aliquot.reports.report import Report, Use, total_use
+from aliquot.reports.view import Purpose
 
 EPILOG = """examples:
   kubectl gpu nodes                  # all nodes with cards
@@ -54,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
-    found = session.report("nodes", NodesReport, visible_nodes, Extra.LEASES, Extra.MARKS, decides=False)
+    found = session.report("nodes", NodesReport, visible_nodes, Extra.LEASES, Extra.MARKS, purpose=Purpose.SHOWING)
     if unknown := sorted(set(options.names) - {node.name for node in found.nodes}):
         raise BadInput(f"there is no node {', '.join(unknown)} with cards")
     report = NodesReport(nodes=[node for node in found.nodes if not options.names or node.name in options.names])

@@ -5,8 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aliquot.kubectl.terminal import COMMANDS
 
@@ -23,8 +22,7 @@ _UNSAFE = re.compile(rf"(?!\x1b\[(?:0|{'|'.join(_CODES.values())})m){COMMANDS}")
 """What commands the terminal, but for our colours."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     text: str
     color: str = ""
     bar: float | None = None

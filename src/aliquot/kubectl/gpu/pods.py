@@ -6,9 +6,10 @@ from aliquot.clock import seconds_of
 from aliquot.errors import BadInput
 from aliquot.kubectl.gpu.output import Cell, Style, age, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, add_server_options
+from aliquot.reports.objects import Extra
 from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
-from aliquot.reports.reading import Extra
 from aliquot.reports.report import Report
+from aliquot.reports.view import Purpose
 
 EPILOG = """examples:
   kubectl gpu pods                       # pods of your namespace that ask for cards
@@ -30,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
     found = session.report(
-        "pods", PodsReport, lambda view: pods_report(view, session.chosen), Extra.LEASES, decides=False
+        "pods", PodsReport, lambda view: pods_report(view, session.chosen), Extra.LEASES, purpose=Purpose.SHOWING
     )
     report = PodsReport(pods=[pod for pod in found.pods if not options.names or pod.name in options.names])
     if unknown := sorted(set(options.names) - {pod.name for pod in report.pods}):

@@ -4,8 +4,8 @@ import argparse
 
 from aliquot.kubectl.gpu.output import Cell, Style, age, say, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
+from aliquot.reports.objects import Extra
 from aliquot.reports.queue import QueueReport, WaitingPod, queue_report
-from aliquot.reports.reading import Extra
 
 EPILOG = """examples:
   kubectl gpu queue                # pods of your namespace that wait for cards

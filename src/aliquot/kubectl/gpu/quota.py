@@ -10,9 +10,10 @@ from aliquot.kube.errors import NotFound
 from aliquot.kube.resources import CONFIG_MAPS
 from aliquot.kubectl.gpu.output import Cell, Style, percent, say, share_color, show, table
 from aliquot.kubectl.gpu.session import Session, add_server_options
+from aliquot.reports.objects import Extra
 from aliquot.reports.quota import QuotaReport, changed_quotas, quota_report
-from aliquot.reports.reading import Extra, read_quotas
-from aliquot.reports.view import ClusterView
+from aliquot.reports.reading import read_quotas
+from aliquot.reports.view import ClusterView, Purpose
 
 EPILOG = """examples:
   kubectl gpu quota                                            # the quota of your namespace, and what is used of it
@@ -65,7 +66,7 @@ def _show(session: Session, options: argparse.Namespace) -> int:
             raise BadInput(f"you may not read the quotas in ConfigMap {session.quotas}; ask for {rule}")
         return quota_report(view, session.chosen)
 
-    report = session.report("quota", QuotaReport, visible, Extra.QUOTAS, decides=False)
+    report = session.report("quota", QuotaReport, visible, Extra.QUOTAS, purpose=Purpose.SHOWING)
     show(report, options, lambda style: _text(report, style))
     if report.trouble:
         say(f"error: {report.trouble}")

@@ -1,24 +1,25 @@
-"""A connection to the API server with the caller's rights, and what a command reads over it."""
+"""A connection to the API server with the caller's rights, and what a command reads over it.
+
+What talks to servers is imported only by a command that does: an archive takes no asyncio, no TLS and no YAML.
+"""
 
 import argparse
-import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
 from aliquot.errors import BadConfig
-from aliquot.kube.access import Access, find
-from aliquot.kube.client import Client
 from aliquot.kubectl.gpu.output import say
-from aliquot.reports.archive import read_archive
-from aliquot.reports.asking import access_to, ask
-from aliquot.reports.objects import ClusterObjects
-from aliquot.reports.reading import Extra, QuotaPlace, read_objects
+from aliquot.reports.objects import ClusterObjects, Extra, QuotaPlace
 from aliquot.reports.report import Report
-from aliquot.reports.view import ClusterView, view_of
+from aliquot.reports.view import ClusterView, Purpose, view_of
+
+if TYPE_CHECKING:
+    from aliquot.kube.access import Access
+    from aliquot.kube.client import Client
 
 _Found = TypeVar("_Found")
 _Asked = TypeVar("_Asked", bound=Report)
@@ -38,7 +39,7 @@ class Session:
         self._server: str = getattr(options, "server", "")
         self._server_ca: str = getattr(options, "server_ca", "")
         self._seen: ClusterView | None = None
-        self._access = None if self._archive else find(options.kubeconfig or None, options.context)
+        self._access = None if self._archive else _access(options)
         own = self._access.namespace if self._access else ""
         self.namespace = options.namespace or own or DEFAULT_NAMESPACE
         """Of a command that is about one namespace."""
@@ -52,20 +53,23 @@ class Session:
         kind: type[_Asked],
         make: Callable[[ClusterView], _Asked],
         *optional: Extra,
-        decides: bool = True,
+        purpose: Purpose = Purpose.DECIDING,
         node: str = "",
     ) -> _Asked:
         """A report that is made here, or that the read endpoint `what` of a server answers for the chosen namespace.
         Raises KubeError and BadConfig."""
         if self._server:
             return self.ask(what, kind, node)
-        self._seen = self.view(*optional, decides=decides)
+        self._seen = self.view(*optional, purpose=purpose)
         return make(self._seen)
 
     def ask(self, what: str, kind: type[_Asked], node: str = "") -> _Asked:
         """What a server's read endpoint answers for the chosen namespace. Raises KubeError and BadConfig."""
+        from aliquot.kubectl.awaiting import awaited
+        from aliquot.reports.asking import access_to, ask
+
         access = access_to(self._server, self._server_ca, self.access)
-        return asyncio.run(ask(access, what, kind, {"namespace": self.chosen, "node": node}, _TIMEOUT))
+        return awaited(ask(access, what, kind, {"namespace": self.chosen, "node": node}, _TIMEOUT))
 
     @property
     def has_server(self) -> bool:
@@ -81,38 +85,51 @@ class Session:
             print_missing(self._seen)
 
     @property
-    def access(self) -> Access:
+    def access(self) -> "Access":
         """Raises BadConfig."""
         if self._access is None:
             raise BadConfig("this needs a cluster, and --from names a file")
         return self._access
 
-    def call(self, work: Callable[[Client], Coroutine[Any, Any, _Found]]) -> _Found:
+    def call(self, work: "Callable[[Client], Coroutine[Any, Any, _Found]]") -> _Found:
         """Raises KubeError and BadConfig."""
+        from aliquot.kube.client import Client
+        from aliquot.kubectl.awaiting import awaited
+
         access = self.access
 
         async def within() -> _Found:
             async with Client(access, timeout=_TIMEOUT) as client:
                 return await work(client)
 
-        return asyncio.run(within())
+        return awaited(within())
 
     def objects(self, *optional: Extra) -> ClusterObjects:
         """Raises KubeError and BadInput."""
         if self._archive:
+            from aliquot.reports.archive import read_archive
+
             return read_archive(Path(self._archive))
         return self.call(lambda client: self._read(client, optional))
 
-    def view(self, *optional: Extra, decides: bool = True) -> ClusterView:
-        """The cluster as this caller can see it. One that `decides` knows what policies need. Raises KubeError."""
-        return view_of(self.objects(*optional), decides=decides)
+    def view(self, *optional: Extra, purpose: Purpose = Purpose.DECIDING) -> ClusterView:
+        """The cluster as this caller can see it. Raises KubeError."""
+        return view_of(self.objects(*optional), purpose=purpose)
 
-    async def _read(self, client: Client, optional: Collection[Extra]) -> ClusterObjects:
+    async def _read(self, client: "Client", optional: Collection[Extra]) -> ClusterObjects:
+        from aliquot.reports.reading import read_objects
+
         objects = await read_objects(
             client, time.time(), namespace=self.namespace, optional=optional, quotas=self.quotas
         )
         # by the cluster's clock, because this machine's may be wrong, and then every agent would look silent
         return structs.replace(objects, at=client.server_time or objects.at)
+
+
+def _access(options: argparse.Namespace) -> "Access":
+    from aliquot.kube.access import find
+
+    return find(options.kubeconfig or None, options.context)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

@@ -21,10 +21,11 @@ from aliquot.kubectl.gpu.output import (
 )
 from aliquot.kubectl.gpu.session import Session, add_server_options
 from aliquot.reports.nodes import NodesReport, visible_nodes
+from aliquot.reports.objects import Extra
 from aliquot.reports.pods import PodsReport, pods_report
-from aliquot.reports.reading import Extra
 from aliquot.reports.report import NO_USE
 from aliquot.reports.top import TopReport, top_of_cards, top_of_namespaces, top_of_pods
+from aliquot.reports.view import Purpose
 
 EPILOG = """examples:
   kubectl gpu top                        # cards, the busiest first; Ctrl-C ends it
@@ -91,9 +92,11 @@ def _look(session: Session, options: argparse.Namespace, history: "Curves", *, i
 
 def _report(session: Session, kind: str) -> TopReport:
     if kind == "cards":
-        return top_of_cards(session.report("nodes", NodesReport, visible_nodes, Extra.LEASES, decides=False))
+        return top_of_cards(session.report("nodes", NodesReport, visible_nodes, Extra.LEASES, purpose=Purpose.SHOWING))
     namespace = session.chosen if kind == "pods" else ""
-    pods = session.report("pods", PodsReport, lambda view: pods_report(view, namespace), Extra.LEASES, decides=False)
+    pods = session.report(
+        "pods", PodsReport, lambda view: pods_report(view, namespace), Extra.LEASES, purpose=Purpose.SHOWING
+    )
     return top_of_pods(pods) if kind == "pods" else top_of_namespaces(pods)
 
 

@@ -4,7 +4,8 @@ import argparse
 
 from aliquot.kubectl.gpu.output import Cell, Style, busy, gib, say, show, table, used_memory
 from aliquot.kubectl.gpu.session import Session, add_server_options
-from aliquot.reports.reading import Extra
+from aliquot.reports.objects import Extra
+from aliquot.reports.view import Purpose
 from aliquot.reports.waste import WastefulPod, WasteReport, waste_report
 
 EPILOG = """examples:
@@ -26,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     session = Session(options)
     report = session.report(
-        "waste", WasteReport, lambda view: waste_report(view, session.chosen), Extra.LEASES, decides=False
+        "waste", WasteReport, lambda view: waste_report(view, session.chosen), Extra.LEASES, purpose=Purpose.SHOWING
     )
     if options.idle:
         report = WasteReport(

@@ -9,7 +9,8 @@ from aliquot.kubectl.gpu.output import Cell, Style, show, table
 from aliquot.kubectl.gpu.session import Session, print_missing
 from aliquot.plain import why
 from aliquot.reports.manifests import MAX_REPLICAS, pods_of
-from aliquot.reports.reading import READ_NODES, Extra
+from aliquot.reports.objects import Extra
+from aliquot.reports.reading import READ_NODES
 from aliquot.reports.what_if import WhatIfReport, what_if
 
 EPILOG = """examples:

@@ -1,10 +1,9 @@
 """Reads the nodes and pods of `kubectl inspect gpushare`."""
 
-import asyncio
-
 from aliquot.kube.access import Access, find
 from aliquot.kube.client import Client
 from aliquot.kube.resources import PODS, ApiResource
+from aliquot.kubectl.awaiting import awaited
 from aliquot.kubectl.inspect_gpushare.usage import InspectedNode, NodeUse, usage
 
 _NODES = ApiResource("api/v1", "nodes", InspectedNode, namespaced=False)
@@ -13,7 +12,7 @@ _TIMEOUT = 30.0
 
 def read(node: str) -> list[NodeUse]:
     """All nodes, or one. Raises KubeError and BadConfig."""
-    return asyncio.run(_read(find(None), node))
+    return awaited(_read(find(None), node))
 
 
 async def _read(access: Access, node: str) -> list[NodeUse]:
