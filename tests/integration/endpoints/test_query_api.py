@@ -155,7 +155,7 @@ async def test_cards_that_another_plugin_gave_are_those_of_the_agents_record(roo
     containers = [container_manifest(name, None, resources={"limits": {"nvidia.com/gpu": "1"}}) for name in ("a", "b")]
     pod = await room.add_pod("whole", containers=containers, node="n1")
     async with querying(room) as query:
-        assert (await query.get(f"{SEED}/podresources"))["items"] == [], "nobody has told its cards yet"
+        assert (await query.get(f"{SEED}/podresources"))["items"] == [], "its cards are not known yet"
         assert len((await query.get(f"{SEED}/gpuinfos/n1"))["spec"]["device_busy"]) == 2
         record = write_observed(pod.metadata.uid, {"a": ["GPU-n1-1"], "b": ["GPU-n1-0"]})
         await room.annotate(pod, **{OBSERVED: record})

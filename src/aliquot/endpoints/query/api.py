@@ -87,7 +87,7 @@ class QueryApi:
         return await _with_status(self._answer)(call)
 
     async def _answer(self, call: asgi.Call) -> asgi.Response:
-        """Raises StatusError, and Refused if nobody can tell what the caller may see."""
+        """Raises StatusError, and Refused if the rights of the caller cannot be found out now."""
         if len(call.path) > LONGEST_PATH:
             raise NoSuchPath
         query: dict[str, str] = {}

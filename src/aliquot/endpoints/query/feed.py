@@ -174,7 +174,7 @@ class Feed:
                 continue
             spec = pod_spec(pod, entry, cards)
             if not spec["containers_device"]:
-                continue  # nobody has told yet which cards it has
+                continue  # it is not known yet which cards it has
             status = pod_status(self._changed(pod, spec), used.get(entry.uid))
             self._put_pod(pod, {"spec": spec, "status": status})
             now.add((pod.metadata.namespace, pod.metadata.name))
@@ -185,7 +185,7 @@ class Feed:
         return bool(now)
 
     def _changed(self, pod: Pod, spec: Object) -> str:
-        """When a pod's cards last changed. Of pods that ran before us nobody knows, and their start counts."""
+        """When a pod's cards last changed. For pods that ran before this server started, that is when they started."""
         meta = pod.metadata
         stored = self._store.get(POD_RESOURCES.collection, ("", name_of(meta.namespace, meta.name)))
         if stored is not None and stored.obj["spec"] == spec:
