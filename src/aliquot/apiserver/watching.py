@@ -92,7 +92,7 @@ class Watch:
         return self._store.watch(collection, self._store.revision), self._store.snapshot(collection)
 
     def _initial(self, items: list[Stored], revision: int) -> Iterator[bytes]:
-        """In pieces: whoever reads slowly holds one, and not all."""
+        """In pieces: a slow reader holds one of them in memory, and not all."""
         for begin in range(0, len(items), BATCH):
             chosen = (item for item in items[begin : begin + BATCH] if self._chosen(item.obj))
             yield b"".join(self._presenter.frame(EventType.ADDED, item) for item in chosen)

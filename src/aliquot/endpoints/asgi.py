@@ -56,8 +56,8 @@ class Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Additional headers."""
     stream: AsyncGenerator[bytes, None] | None = None
-    """The rest of a body that has no end yet. Whoever sends it asks for the next piece when the client has read the
-    last one, and closes it when the client is gone. It must let others run now and then."""
+    """The rest of a body that has no end yet. The port asks for the next piece when the client has read the last
+    one, and closes it when the client is gone. It must let others run now and then."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class Gate:
         receive: asgi.Receive,
         fault: Callable[[str], asgi.Response],
     ) -> None:
-        """Send a stream, which takes no place among the calls. Nobody's streams take all places of the others."""
+        """Send a stream, which takes no place among the calls. One caller's streams do not take all places."""
         if self._streams.total() >= MAX_STREAMS or self._streams[caller.name] >= MAX_STREAMS_OF_CALLER:
             _TOO_MANY_STREAMS.inc()
             assert answer.stream is not None

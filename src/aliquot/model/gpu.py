@@ -36,7 +36,7 @@ class Gpu:
     device node) can differ.
 
     `slots` is the number of MPS slots of the card. `parent` and `profile` (such as 1g.5gb) make it a MIG instance.
-    `brand` and `bus_id` are the driver's words, empty if they are unknown.
+    `brand` and `bus_id` are in the driver's words, empty if unknown.
     """
 
     uuid: str = field(metadata=NOT_JUDGED)

@@ -1,4 +1,4 @@
-"""A client of the query API: over HTTP as anybody, or straight to its handler as a certain user."""
+"""A client of the query API: over HTTP without a name, or straight to its handler as a certain user."""
 
 import asyncio
 import contextlib

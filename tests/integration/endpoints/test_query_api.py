@@ -4,7 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from aliquot.model import NodeGpus
 from aliquot.model.load import CardLoad, NodeLoad, PodLoad
+from aliquot.model.records import OBSERVED, write_observed
+from tests.factories import container_manifest, make_gpu
 from tests.integration.endpoints.query import SEED, TABLE, Query, querying
 from tests.integration.room import Room
 
@@ -15,9 +18,9 @@ RENEWED = "2023-11-14T22:30:00.000000Z"
 
 @pytest.fixture
 async def query(room: Room) -> AsyncIterator[Query]:
-    """Two nodes; a pod holds 3 GiB of a card of the first."""
+    """A pod holds 3 GiB of a card of a node."""
     await room.add_node()
-    pod = await room.add_pod("train", 3, labels={"app": "train"})
+    pod = await room.add_pod("train", 3)
     await room.commit(pod, "n1")
     async with querying(room) as made:
         yield made
@@ -144,3 +147,61 @@ async def test_a_version_of_another_server_has_expired(query: Query) -> None:
     async with query.watch(f"{SEED}/podresources", resourceVersion=version) as frames:
         frame = await frames.next()
     assert (frame["type"], frame["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_cards_that_another_plugin_gave_are_those_of_the_agents_record(room: Room) -> None:
+    cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="Tesla V100")), 1024, observed=True)
+    await room.add_node(cards, capacity={"nvidia.com/gpu": "2"})
+    containers = [container_manifest(name, None, resources={"limits": {"nvidia.com/gpu": "1"}}) for name in ("a", "b")]
+    pod = await room.add_pod("whole", containers=containers, node="n1")
+    async with querying(room) as query:
+        assert (await query.get(f"{SEED}/podresources"))["items"] == [], "its cards are not known yet"
+        assert len((await query.get(f"{SEED}/gpuinfos/n1"))["spec"]["device_busy"]) == 2
+        record = write_observed(pod.metadata.uid, {"a": ["GPU-n1-1"], "b": ["GPU-n1-0"]})
+        await room.annotate(pod, **{OBSERVED: record})
+        await query.settled()
+        spec = (await query.get(f"{SEED}/podresources/default.whole"))["spec"]
+        given = {each["container_name"]: each["device_info"] for each in spec["containers_device"]}
+        assert {name: device["device_model"] for name, (device,) in given.items()} == {
+            "a": "Tesla V100",
+            "b": "Tesla T4",
+        }
+        models = (await query.get(f"{SEED}/gpuinfos/n1"))["spec"]["device_models"]
+        assert models == {"tesla t4": ["GPU-n1-0"], "tesla v100": ["GPU-n1-1"]}
+
+
+async def test_a_pod_that_has_ended_is_gone_before_it_is_deleted(query: Query) -> None:
+    pod = query.room.plane.pods.get("default/train")
+    assert pod is not None
+    await query.room.report(pod, phase="Succeeded")
+    await query.settled()
+    assert (await query.get(f"{SEED}/podresources"))["items"] == []
+    assert (await query.get(f"{SEED}/gpuinfos/n1"))["spec"]["device_busy"] == []
+
+
+async def test_a_server_that_starts_anew_knows_when_cards_were_given(room: Room) -> None:
+    await room.add_node()
+    pod = await room.add_pod("train", 3)
+    await room.commit(pod, "n1")
+    await room.in_sync()
+    await room.report(pod, startTime="2023-11-14T22:00:00Z")
+    seen = []
+    for instance in (1, 2):
+        async with querying(room, instance) as query:
+            found = await query.get(f"{SEED}/podresources/default.train")
+            found["metadata"].pop("resourceVersion")
+            seen.append(found)
+    assert seen[0] == seen[1]
+    assert seen[0]["status"]["last_changed_time"] == "2023-11-14T22:00:00Z"
+
+
+async def test_heartbeats_renew_a_node_now_and_then_only(query: Query) -> None:
+    await query.heartbeat("n1", RENEWED)
+    version = query.api.store.revision
+    for second in range(1, 6):
+        await query.room.clock.move(5)
+        await query.heartbeat("n1", RENEWED.replace("30:00", f"30:{second * 5:02}"))
+    assert query.api.store.revision == version
+    await query.room.clock.move(6)
+    await query.heartbeat("n1", RENEWED.replace("30:00", "30:31"))
+    assert (await query.get(f"{SEED}/gpuinfos/n1"))["status"]["node_last_health_time"].endswith("30:31.000000Z")

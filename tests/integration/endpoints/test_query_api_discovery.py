@@ -60,7 +60,7 @@ async def test_aggregated_discovery_says_how_to_ask_for_each_resource(query: Que
 
 
 @pytest.mark.parametrize("path", ["/apis", SEED, "/openapi/v2", "/openapi/v3"])
-async def test_nobody_gets_what_they_cannot_read(query: Query, path: str) -> None:
+async def test_a_client_gets_nothing_that_it_cannot_read(query: Query, path: str) -> None:
     status, _, body = await query.ask("GET", path, {"Accept": PROTOBUF})
     assert (status, body["kind"], body["reason"]) == (406, "Status", "NotAcceptable")
 

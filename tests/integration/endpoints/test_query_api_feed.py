@@ -24,7 +24,7 @@ pytestmark = pytest.mark.embedded_only("many clusters, one after another")
 COLLECTIONS = [each.collection for each in (GPU_INFOS, POD_GPUS, POD_RESOURCES)]
 NODES = ("n1", "n2")
 TIMES = ("last_changed_time", "last_transition_time", "node_last_health_time", "last_health_time", "report_time")
-"""What only somebody who was there can know, and what is renewed now and then."""
+"""What only a server that was there can know, and what is renewed now and then."""
 steps = st.one_of(
     st.tuples(st.just("place"), st.sampled_from("abc"), st.sampled_from(NODES)),
     st.tuples(st.sampled_from(["delete", "end"]), st.sampled_from("abc"), st.just("")),

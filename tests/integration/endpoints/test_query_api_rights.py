@@ -1,4 +1,4 @@
-"""Whoever asks the query API sees what Kubernetes lets them see."""
+"""Callers of the query API see what Kubernetes lets them see."""
 
 from collections.abc import AsyncIterator
 
@@ -88,7 +88,7 @@ async def test_a_list_of_one_name_shows_only_that_one(query: Query) -> None:
     assert [item["metadata"]["name"] for item in body["items"]] == ["n1"]
 
 
-async def test_nobody_sees_anything_while_rights_cannot_be_reviewed(query: Query) -> None:
+async def test_no_caller_sees_anything_while_rights_cannot_be_reviewed(query: Query) -> None:
     query.room.api.script("POST", "subjectaccessreviews", answer(500))
     status, body = await query.ask_as(STRANGER, "GET", f"{SEED}/gpuinfos")
     assert (status, body["reason"]) == (503, "ServiceUnavailable")

@@ -90,7 +90,7 @@ class AgentHeartbeats:
         return None if moved_at is None else self._clock.monotonic() - moved_at
 
     def lives(self, node: str) -> bool | None:
-        """Whether a node's agent renews its Lease in time; None if it has no Lease, or if nobody can tell yet."""
+        """Whether a node's agent renews its Lease in time; None if it has no Lease, or if that is not known yet."""
         key = f"{NODE_LEASES}/{node}"
         lease = self.leases.get(key)
         if lease is None:

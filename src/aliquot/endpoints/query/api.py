@@ -41,7 +41,6 @@ from aliquot.kube.reviews import Action
 from aliquot.model.bounds import LONGEST_PATH, MAX_QUERY_EVENTS
 
 _MASTERS = "system:masters"
-_READING = ("GET", "HEAD")
 _STRETCH_SECONDS = 0.005
 
 _Item = TypeVar("_Item")
@@ -88,7 +87,7 @@ class QueryApi:
         return await _with_status(self._answer)(call)
 
     async def _answer(self, call: asgi.Call) -> asgi.Response:
-        """Raises StatusError, and Refused if nobody can tell what the caller may see."""
+        """Raises StatusError, and Refused if the rights of the caller cannot be found out now."""
         if len(call.path) > LONGEST_PATH:
             raise NoSuchPath
         query: dict[str, str] = {}
@@ -101,7 +100,7 @@ class QueryApi:
         target = target_of(path)
         if target is None:
             raise NoSuchPath
-        if call.method not in _READING:
+        if call.method != "GET":
             raise MethodNotAllowed
         if not self.feed.is_complete:
             raise Unavailable("this server has not seen the whole cluster yet")
@@ -117,7 +116,7 @@ class QueryApi:
         raise Forbidden(action.group, action.resource, action.name, f'User "{caller.name}" cannot {action.verb} {what}')
 
     def _document(self, call: asgi.Call, path: str) -> asgi.Response:
-        if call.method not in _READING:
+        if call.method not in ("GET", "HEAD"):
             raise MethodNotAllowed
         chosen = preferred(self._documents[path], _accept(call))
         tag = f'"{chosen.etag}"'.encode()

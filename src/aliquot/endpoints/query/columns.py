@@ -44,7 +44,7 @@ NODES = TableFormat(
         Column("Models", "The models of its cards."),
         Column("Total", "Cards.", type=_COUNT),
         Column("Busy", "Cards on which a pod holds a part.", type=_COUNT),
-        Column("Free", "Cards on which nobody holds a part, and that can be given to a pod.", type=_COUNT),
+        Column("Free", "Cards on which no pod holds a part, and that can be given to a pod.", type=_COUNT),
         Column("Last-Seen", "How long ago the agent last renewed its Lease."),
         AGE,
         Column("Memory-Held", "MiB of its cards that pods hold, of all.", wide=True),

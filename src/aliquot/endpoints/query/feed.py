@@ -5,9 +5,12 @@ stored if they differ.
 """
 
 import asyncio
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
+
+import structlog
 
 from aliquot.apiserver.objects import Object, key_of
 from aliquot.apiserver.store import Store
@@ -21,6 +24,8 @@ from aliquot.ledger import State
 from aliquot.model import Pod
 from aliquot.model.load import NodeLoad
 from aliquot.model.records import NODE_LEASES
+
+_log = structlog.get_logger()
 
 _LOOK_SECONDS = 1.0
 _LEASES_SECONDS = 2.0
@@ -56,6 +61,7 @@ class Feed:
         self._pods: dict[str, set[tuple[str, str]]] = {}
         """Namespaces and names of the pods that have objects, by node."""
         self._ledger_changes = -1
+        self._looked_at = -math.inf
         self.is_complete = False
         """Whether everything that the plane knew at its start has been made."""
         plane.touched.subscribe(self._mark)
@@ -74,12 +80,16 @@ class Feed:
         while True:
             await self._make_marked()
             self.is_complete = True
-            await came(self._wake, _LOOK_SECONDS, self._clock)
-            self._wake.clear()
-            self.look()
+            until_look = self._looked_at + _LOOK_SECONDS - self._clock.monotonic()
+            if until_look <= 0:
+                self.look()
+            else:
+                await came(self._wake, until_look, self._clock)
+                self._wake.clear()
 
     def look(self) -> None:
         """Mark the nodes that have changed without an event: silent agents, and parts that were reserved."""
+        self._looked_at = self._clock.monotonic()
         ledger, lives = self._plane.cluster.ledger, self._plane.heartbeats.lives
         has_changed, self._ledger_changes = ledger.changes != self._ledger_changes, ledger.changes
         for node, version in self._made.items():
@@ -110,7 +120,10 @@ class Feed:
         while self._marked:
             node = next(iter(self._marked))
             del self._marked[node]
-            self._make(node)
+            try:
+                self._make(node)
+            except Exception:  # decisions do not end with a view of them
+                _log.exception("cannot show a node and its pods; this is a bug", node=node)
             if self._clock.monotonic() - began > _STRETCH_SECONDS:
                 await self._clock.sleep(0)
                 began = self._clock.monotonic()
@@ -161,7 +174,7 @@ class Feed:
                 continue
             spec = pod_spec(pod, entry, cards)
             if not spec["containers_device"]:
-                continue  # nobody has told yet which cards it has
+                continue  # it is not known yet which cards it has
             status = pod_status(self._changed(pod, spec), used.get(entry.uid))
             self._put_pod(pod, {"spec": spec, "status": status})
             now.add((pod.metadata.namespace, pod.metadata.name))
@@ -172,7 +185,7 @@ class Feed:
         return bool(now)
 
     def _changed(self, pod: Pod, spec: Object) -> str:
-        """When a pod's cards last changed. Of pods that ran before us nobody knows, and their start counts."""
+        """When a pod's cards last changed. For pods that ran before this server started, that is when they started."""
         meta = pod.metadata
         stored = self._store.get(POD_RESOURCES.collection, ("", name_of(meta.namespace, meta.name)))
         if stored is not None and stored.obj["spec"] == spec:

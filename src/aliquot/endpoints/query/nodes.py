@@ -22,7 +22,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a node's agent lives; None if nobody can tell. `seen` is when it last renewed its Lease, `since` when the
+    """Whether a node's agent lives; None if that is unknown. `seen` is when it last renewed its Lease, `since` when the
     health last changed; empty if unknown."""
 
     lives: bool | None

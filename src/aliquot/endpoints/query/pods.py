@@ -16,7 +16,7 @@ def name_of(namespace: str, pod: str) -> str:
 
 
 def pod_spec(pod: Pod, entry: Entry, cards: NodeGpus) -> Object:
-    """What a pod holds. Empty containers_device if nobody has told which cards these are."""
+    """What a pod holds. containers_device is empty while it is not known which cards these are."""
     containers = [
         {"container_name": name, "device_info": [_device(part, cards) for part in slices]}
         for name, slices in entry.placement.containers.items()

@@ -68,13 +68,13 @@ _NODE = {
         report_time=_time("When the agent last reported."),
         device_busy=_list("UUIDs of the cards on which a pod holds a part, in order.", _UUID),
         device_free=_map(
-            "By model, the number of cards on which nobody holds a part and that can be given to a pod.",
+            "By model, the number of cards on which no pod holds a part and that can be given to a pod.",
             _number("Cards."),
         ),
     ),
     "status": _fields(
         "The health of the node's agent.",
-        node_health=_text('"True", "False", or "UnKnow" if the node has no agent that anybody has heard of.'),
+        node_health=_text('"True", "False", or "UnKnow" if the server has not heard from an agent of the node.'),
         node_last_health_time=_text('When the agent last renewed its Lease, or "UnKnow".'),
         node=_text("Name of the node."),
         health=_text("The same as node_health, by the name of version 0.2.0."),

@@ -1,0 +1,1 @@
+"""Many watches of one server, and what they cost it."""
