@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -92,6 +93,9 @@ async def test_replicas_share_a_certificate_and_forward_verbs(tmp_path: Path, sc
         running(scripted, tmp_path, *FLAGS) as leader,
         aiohttp.ClientSession() as session,
     ):
+        expires = await leader.metric("aliquot_tls_expires_timestamp_seconds")
+        assert expires is not None
+        assert expires - time.time() > 364 * 86400
         first = Caller(session, trusted(scripted), leader)
         await first.until_200("/readyz")
         async with running(scripted, tmp_path, *FLAGS) as follower:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.config.sections.query_api import QueryApiSection
 from aliquot.config.server_tree import ServerConfig
@@ -76,6 +77,7 @@ class OwnCertificates:
 
     async def start(self) -> None:
         await self._shared.look()
+        self._take()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as following:
@@ -87,6 +89,7 @@ class OwnCertificates:
 
     def _take(self) -> None:
         self.reaching = self._client_context()
+        metrics.TLS_EXPIRES.set(self._shared.bundle.pair.until.timestamp())
         self._known.look_soon()
 
     def _client_context(self) -> ssl.SSLContext:
