@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -28,11 +28,12 @@ from aliquot.signals import Signal
 
 @dataclass(frozen=True)
 class Served:
-    """A certificate with its chain and key, as PEM, and the CAs of other replicas' certificates."""
+    """A certificate with its chain and key, as PEM, and the CAs of replicas and of clients, besides the cluster's."""
 
     chain: bytes
     key: bytes
     replicas: Authorities
+    clients: Authorities = field(default_factory=Authorities)
 
 
 class QueryCertificates(Protocol):
@@ -119,8 +120,8 @@ class GivenCertificates:
 
     def served(self) -> Served:
         ca_file = self._tls.client_ca_file
-        replicas = _authorities(Path(ca_file)) if ca_file else Authorities()
-        return Served(_read(Path(self._tls.cert_file)), _read(Path(self._tls.key_file)), replicas)
+        known = _authorities(Path(ca_file)) if ca_file else Authorities()
+        return Served(_read(Path(self._tls.cert_file)), _read(Path(self._tls.key_file)), known, known)
 
     async def start(self) -> None:
         return
