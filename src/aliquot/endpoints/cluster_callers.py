@@ -26,14 +26,20 @@ _UNKNOWN = metrics.REJECTED.labels("unknown caller")
 
 class ClusterCallers:
     """Callers of a port that is an aggregated API. `replicas` returns the CAs whose certificates prove that a caller is
-    a replica, if it has the replicas' name."""
+    a replica, if it has the replicas' name; `clients` those of users, besides the cluster's."""
 
     def __init__(
-        self, callers: Callers, trust: ClusterTrust, clock: Clock, replicas: Callable[[], Authorities]
+        self,
+        callers: Callers,
+        trust: ClusterTrust,
+        clock: Clock,
+        replicas: Callable[[], Authorities],
+        clients: Callable[[], Authorities] = Authorities,
     ) -> None:
         self.callers = callers
         self.trust = trust
         self.replicas = replicas
+        self.clients = clients
         self._clock = clock
 
     def peer(self, transport: asyncio.BaseTransport) -> "ClusterPeer":
@@ -77,9 +83,9 @@ class ClusterPeer:
         if trust.front_proxies.include(shown, now):
             user = trust.front_proxies.user(headers)
             return self._caller(user) if user is not None else None
-        if known.replica_name in shown.dns_names and port.replicas().vouch_for(shown, now):
+        if known.replica_name and known.replica_name in shown.dns_names and port.replicas().vouch_for(shown, now):
             return Caller(shown.user, frozenset({CallerKind.REPLICA}), (*shown.groups, _AUTHENTICATED))
-        if shown.user and trust.clients.vouch_for(shown, now):
+        if shown.user and (trust.clients.vouch_for(shown, now) or port.clients().vouch_for(shown, now)):
             return self._caller(User(shown.user, groups=list(shown.groups)))
         return None
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -50,13 +51,13 @@ class Caller:
 
     def __init__(self, session: aiohttp.ClientSession, trusted: str, server: Server) -> None:
         self._session = session
-        self._context = ssl.create_default_context(cadata=trusted)
+        self.context = ssl.create_default_context(cadata=trusted)
         self._url = f"https://127.0.0.1:{port_of(server)}"
 
     async def send(self, method: str, path: str, token: str = "", body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         asking = self._session.request(
-            method, self._url + path, json=body, headers=headers, ssl=self._context, server_hostname=NAME
+            method, self._url + path, json=body, headers=headers, ssl=self.context, server_hostname=NAME
         )
         async with asking as response:
             said = await response.text()
@@ -92,6 +93,9 @@ async def test_replicas_share_a_certificate_and_forward_verbs(tmp_path: Path, sc
         running(scripted, tmp_path, *FLAGS) as leader,
         aiohttp.ClientSession() as session,
     ):
+        expires = await leader.metric("aliquot_tls_expires_timestamp_seconds")
+        assert expires is not None
+        assert expires - time.time() > 364 * 86400
         first = Caller(session, trusted(scripted), leader)
         await first.until_200("/readyz")
         async with running(scripted, tmp_path, *FLAGS) as follower:
@@ -120,11 +124,17 @@ async def test_given_files_are_served_and_no_secret_is_made(tmp_path: Path, scri
     authority = trustme.CA()
     pair = authority.issue_cert(NAME)
     pair.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "tls.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     files = ("--tls-cert-file", str(tmp_path / "tls.pem"), "--tls-key-file", str(tmp_path / "tls.pem"))
-    async with running(scripted, tmp_path, *FLAGS, *files) as server, aiohttp.ClientSession() as session:
+    clients = ("--tls-client-ca-file", str(tmp_path / "ca.pem"))
+    async with running(scripted, tmp_path, *FLAGS, *files, *clients) as server, aiohttp.ClientSession() as session:
         caller = Caller(session, authority.cert_pem.bytes().decode(), server)
         await caller.until_200("/readyz")
         assert (await caller.until_200(f"{API}/gpuinfos", "jane"))["kind"] == "GpuInfoList"
+        for user, status in (("jane", 200), ("somebody", 403)):
+            shown = Caller(session, authority.cert_pem.bytes().decode(), server)
+            authority.issue_cert("client", common_name=user).configure_cert(shown.context)
+            assert (await shown.send("GET", f"{API}/gpuinfos"))[0] == status, "a client CA of our own counts, too"
     assert not list(scripted.store.snapshot("secrets"))
 
 

@@ -3,11 +3,12 @@
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.config.sections.query_api import QueryApiSection
 from aliquot.config.server_tree import ServerConfig
@@ -27,11 +28,12 @@ from aliquot.signals import Signal
 
 @dataclass(frozen=True)
 class Served:
-    """A certificate with its chain and key, as PEM, and the CAs of other replicas' certificates."""
+    """A certificate with its chain and key, as PEM, and the CAs of replicas and of clients, besides the cluster's."""
 
     chain: bytes
     key: bytes
     replicas: Authorities
+    clients: Authorities = field(default_factory=Authorities)
 
 
 class QueryCertificates(Protocol):
@@ -76,6 +78,7 @@ class OwnCertificates:
 
     async def start(self) -> None:
         await self._shared.look()
+        self._take()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as following:
@@ -87,6 +90,7 @@ class OwnCertificates:
 
     def _take(self) -> None:
         self.reaching = self._client_context()
+        metrics.TLS_EXPIRES.set(self._shared.bundle.pair.until.timestamp())
         self._known.look_soon()
 
     def _client_context(self) -> ssl.SSLContext:
@@ -116,8 +120,8 @@ class GivenCertificates:
 
     def served(self) -> Served:
         ca_file = self._tls.client_ca_file
-        replicas = _authorities(Path(ca_file)) if ca_file else Authorities()
-        return Served(_read(Path(self._tls.cert_file)), _read(Path(self._tls.key_file)), replicas)
+        known = _authorities(Path(ca_file)) if ca_file else Authorities()
+        return Served(_read(Path(self._tls.cert_file)), _read(Path(self._tls.key_file)), known, known)
 
     async def start(self) -> None:
         return

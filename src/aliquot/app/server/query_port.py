@@ -58,7 +58,9 @@ class QueryPort:
         self._served = self.certificates.served()
         self.tls = QueryTls(least, self._served.chain, self._served.key, self._client_cas())
         callers = callers_with(self.certificates.replica_name)
-        self.callers = ClusterCallers(callers, self._trust, clock, lambda: self._served.replicas)
+        self.callers = ClusterCallers(
+            callers, self._trust, clock, lambda: self._served.replicas, lambda: self._served.clients
+        )
         for changed in (self._trust.changed, self.certificates.changed):
             changed.subscribe(lambda _: self._renew())
 
