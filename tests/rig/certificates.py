@@ -50,6 +50,17 @@ class Certificates:
         server = self._server(f"{name}-server", name, address)
         return NodeIdentity(server, self._client(name, user=f"system:node:{name}", group="system:nodes"))
 
+    def front_proxy_client(self, user: str) -> Identity:
+        """A certificate from the front proxy's authority for another user."""
+        return self._issue(self._front_proxy, user, f"{user}.client.rig", user=user)
+
+    def new_front_proxy(self) -> tuple[bytes, Identity]:
+        """Another authority for the front proxy, and the front proxy's certificate from it. Nobody uses them yet."""
+        authority = trustme.CA()
+        return authority.cert_pem.bytes(), self._issue(
+            authority, "new-front-proxy", "front-proxy.rig", user="front-proxy"
+        )
+
     def kubeconfig(self, path: Path, *, server: str, identity: Identity | None = None, token: str = "") -> Path:
         """A kubeconfig that needs no other file, for an identity or for a service account's token."""
         if identity is None:

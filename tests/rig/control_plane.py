@@ -135,7 +135,8 @@ class ControlPlane:
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "proxy-client-cert-file": held.front_proxy.certificate,
             "proxy-client-key-file": held.front_proxy.key,
-            "enable-aggregator-routing": "true",
+            # an aggregated API is a process on this machine: its Service is an ExternalName
+            "enable-aggregator-routing": "false",
             "allow-privileged": "true",
         }
 
