@@ -9,6 +9,7 @@ import msgspec
 from aliquot.apiserver.objects import Object, dig
 from aliquot.apiserver.statuses import BadRequest
 from aliquot.kube.selectors import LabelSelector
+from aliquot.model.bounds import MAX_SELECTOR_TERMS
 
 Predicate: TypeAlias = Callable[[Object], bool]
 _Labels: TypeAlias = dict[str, str]
@@ -19,7 +20,6 @@ _VALUE = r"[-A-Za-z0-9_.]*"
 _SET = re.compile(rf"({_NAME})\s+(in|notin)\s*\(([^()]*)\)")
 _COMPARE = re.compile(rf"({_NAME})\s*(==|=|!=|>|<)\s*({_VALUE})")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
-_COMMAS_OUTSIDE_BRACKETS = re.compile(r",(?![^()]*\))")
 _FIELD = re.compile(r"([A-Za-z_.]+)(==|!=|=)(.*)", re.DOTALL)
 
 _UNIVERSAL_FIELDS = ("metadata.name", "metadata.namespace")
@@ -31,7 +31,7 @@ def everything(_obj: Object) -> bool:
 
 def parse_labels(text: str) -> Predicate:
     """Equality-based and set-based label selectors. Raises BadRequest."""
-    requirements = [_label_requirement(part.strip(), text) for part in _parts(text)]
+    requirements = [_label_requirement(part.strip(), text) for part in _bounded(_parts(text), "label")]
 
     def selects(obj: Object) -> bool:
         labels = dig(obj, "metadata", "labels") or {}
@@ -42,7 +42,8 @@ def parse_labels(text: str) -> Predicate:
 
 def parse_fields(text: str, allowed: tuple[str, ...]) -> Predicate:
     """Field selectors on the resource's fields. Raises BadRequest for others."""
-    terms = [_field_term(part, allowed) for part in text.split(",") if part]
+    parts = [part for part in text.split(",") if part]
+    terms = [_field_term(part, allowed) for part in _bounded(parts, "field")]
 
     def selects(obj: Object) -> bool:
         return all((_field_text(obj, path) == value) is wanted for path, value, wanted in terms)
@@ -64,7 +65,24 @@ def both(first: Predicate, second: Predicate) -> Predicate:
 
 
 def _parts(text: str) -> list[str]:
-    return _COMMAS_OUTSIDE_BRACKETS.split(text) if text.strip() else []
+    """Split at the commas outside brackets, in one pass: a regular expression would look ahead from each comma."""
+    if not text.strip():
+        return []
+    parts, begin, is_inside = [], 0, False
+    for position, character in enumerate(text):
+        if character in "()":
+            is_inside = character == "("
+        elif character == "," and not is_inside:
+            parts.append(text[begin:position])
+            begin = position + 1
+    return [*parts, text[begin:]]
+
+
+def _bounded(parts: list[str], kind: str) -> list[str]:
+    """Raises BadRequest for too many: every object, and every event of a watch, is compared with each."""
+    if len(parts) > MAX_SELECTOR_TERMS:
+        raise BadRequest(f"the {kind} selector has {len(parts)} requirements, more than {MAX_SELECTOR_TERMS}")
+    return parts
 
 
 def _label_requirement(part: str, whole: str) -> _Requirement:

@@ -86,6 +86,8 @@ LARGEST_HEAD = 64 * KIB
 """Bytes of the first line and headers of a call, and of an answer of the API server."""
 LONGEST_PATH = 1024
 """Characters of a path at the query API. Rights are remembered with it."""
+MAX_SELECTOR_TERMS = 64
+"""Requirements of a label selector or a field selector. A list compares each object with all of them."""
 LONGEST_PROFILE = 300.0
 """Seconds."""
 MAX_SHOWN_NAMESPACES = 1000
