@@ -27,6 +27,11 @@ async def came(event: "asyncio.Event", seconds: float, clock: Clock) -> bool:
     return event.is_set()
 
 
+def utc(clock: Clock) -> datetime:
+    """The time now."""
+    return datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC)
+
+
 def rfc3339(wall_ns: int, fraction: bool = False) -> str:
     """A timestamp as Kubernetes writes it: in seconds or, with `fraction`, in microseconds."""
     seconds, ns = divmod(wall_ns, 1_000_000_000)

@@ -5,10 +5,9 @@ What a caller may do is then a question of its rights in Kubernetes.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 from aliquot import metrics
-from aliquot.clock import Clock
+from aliquot.clock import Clock, utc
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import Caller, CallerKind
 from aliquot.endpoints.callers import Callers, refusal
@@ -40,13 +39,10 @@ class ClusterCallers:
         self.trust = trust
         self.replicas = replicas
         self.clients = clients
-        self._clock = clock
+        self.clock = clock
 
     def peer(self, transport: asyncio.BaseTransport) -> "ClusterPeer":
         return ClusterPeer(self, ClientCertificate.of_connection(transport))
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
 
 
 class ClusterPeer:
@@ -78,7 +74,7 @@ class ClusterPeer:
         return None if CallerKind.SCHEDULER in wanted else refusal(caller, wanted)
 
     def _by_certificate(self, shown: ClientCertificate, headers: Sequence[tuple[bytes, bytes]]) -> Caller | None:
-        port, now = self._port, self._port.now()
+        port, now = self._port, utc(self._port.clock)
         trust, known = port.trust.current, port.callers.known
         if trust.front_proxies.include(shown, now):
             user = trust.front_proxies.user(headers)

@@ -17,6 +17,7 @@ from aliquot.endpoints.own_certificates.bundle import SETTLE, Bundle, Terms
 from aliquot.endpoints.own_certificates.ca_bundles import CaBundles
 from aliquot.endpoints.own_certificates.shared import SharedCertificates
 from aliquot.endpoints.query_tls import QueryTls
+from aliquot.errors import BadConfig
 from aliquot.kube import Access, Client
 from aliquot.kube.resources import SECRETS, ServiceReference
 from tests.fakes import Embedded, FakeClock, ScriptedApi, until
@@ -172,6 +173,19 @@ async def test_only_our_own_api_services_are_changed(replicas: list[Replica], se
     assert services.patches == 0
     (note,) = replicas[0].known.notes()
     assert "points to Service kube-system/original, not to kube-system/gpu" in note
+
+
+async def test_a_ca_file_that_cannot_be_read_is_noted_and_changes_nothing(
+    services: ApiServices, clock: FakeClock
+) -> None:
+    def gone() -> bytes:
+        raise BadConfig("ca.crt: no such file")
+
+    async with Client(Access(services.url)) as apis:
+        known = CaBundles(apis, clock, [API], ServiceReference(NAME, NAMESPACE), gone)
+        await known.look()
+    assert services.patches == 0
+    assert known.notes() == [f"APIService {API}: ca.crt: no such file"]
 
 
 async def test_a_rotation_of_the_ca_is_never_noticed(

@@ -141,6 +141,8 @@ def test_the_original_s_secret_is_taken_over() -> None:
         {"ca-cert.pem": fresh(TERMS, START).ca.certificate},
         {"ca-cert.pem": fresh(TERMS, START).pair.certificate, "ca-key.pem": fresh(TERMS, START).pair.key},
         {"next-ca-cert.pem": b"no certificate"},
+        {"former-ca-cert.pem": fresh(TERMS, START).ca.certificate},
+        {"former-ca-cert.pem": b"no certificate", "former-cert.pem": fresh(TERMS, START).pair.certificate},
     ],
 )
 def test_an_unusable_secret_is_recognized(change: dict[str, bytes]) -> None:

@@ -113,7 +113,7 @@ class GivenCertificates:
         self._known: CaBundles | None = None
         if config.query_api.ca_file:
             ca_file = Path(config.query_api.ca_file)
-            self._known = _ca_bundles(config.query_api, client, clock, lambda: _read(ca_file))
+            self._known = _ca_bundles(config.query_api, client, clock, lambda: _authorities(ca_file).pem().encode())
         self.changed = shown.changed
         self.replica_name = config.replicas.tls_name
         self.way: Way | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
-from aliquot.app.server.query_certificates import GivenCertificates, OwnCertificates, QueryCertificates
+from aliquot.app.server.query_certificates import GivenCertificates, OwnCertificates, QueryCertificates, Served
 from aliquot.app.server.transport import least_version
 from aliquot.clock import Clock
 from aliquot.config.server_tree import ServerConfig
@@ -26,8 +26,6 @@ from aliquot.kube import Client
 
 _log = structlog.get_logger()
 
-ENDPOINT = "nvidia"
-"""The endpoint that has this port."""
 _RIGHTS_SECONDS = 10.0
 """How long a right is known, as in other API servers."""
 
@@ -46,6 +44,7 @@ class QueryPort:
     ) -> None:
         """`shown` is the certificate of `listen.tls`, if any. `callers_with` returns the callers for whom this is the
         name of replicas."""
+        self._endpoints = config.query_api.endpoints
         self.api = QueryApi(plane, OwnRights(client, clock, _RIGHTS_SECONDS))
         least = least_version(config)
         self.certificates: QueryCertificates = (
@@ -56,7 +55,7 @@ class QueryPort:
         self._trust = ClusterTrust(client, clock)
         self._trouble = ""
         self._served = self.certificates.served()
-        self.tls = QueryTls(least, self._served.chain, self._served.key, self._client_cas())
+        self.tls = QueryTls(least, self._served.chain, self._served.key, self._client_cas(self._served))
         callers = callers_with(self.certificates.replica_name)
         self.callers = ClusterCallers(
             callers, self._trust, clock, lambda: self._served.replicas, lambda: self._served.clients
@@ -81,7 +80,7 @@ class QueryPort:
     def ways(self) -> dict[str, Way]:
         """How to reach this port of another replica, if that differs from other ports."""
         way = self.certificates.way
-        return {ENDPOINT: way} if way is not None else {}
+        return dict.fromkeys(self._endpoints, way) if way is not None else {}
 
     def routes(self, extra: Table) -> Table:
         """The routes that the port has in addition, for callers with the right to their paths, and the original's
@@ -99,12 +98,13 @@ class QueryPort:
 
     def _renew(self) -> None:
         try:
-            self._served = self.certificates.served()
-            self.tls.use(self._served.chain, self._served.key, self._client_cas())
-            self._trouble = ""
+            served = self.certificates.served()
+            self.tls.use(served.chain, served.key, self._client_cas(served))
         except (BadConfig, ssl.SSLError) as error:
             self._trouble = f"the query API keeps its previous certificates: {error}"
             _log.error("cannot use new certificates for the query API", why=str(error))
+            return
+        self._served, self._trouble = served, ""
 
-    def _client_cas(self) -> str:
-        return self._trust.current.pem() + self._served.replicas.pem()
+    def _client_cas(self, served: Served) -> str:
+        return self._trust.current.pem() + served.replicas.pem()

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NoReturn
 
 import structlog
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, seconds_of
 from aliquot.control.inputs.load_history import LoadHistory
 from aliquot.control.inputs.pod_use import pod_uses
 from aliquot.control.state.cluster_state import ClusterState
@@ -136,11 +135,8 @@ class AgentHeartbeats:
 
     def _is_recent(self, lease: Lease) -> bool:
         """By its own clock, which only spares a live agent some seconds of doubt after our start."""
-        try:
-            renewed = datetime.fromisoformat(lease.spec.renew_time or "").timestamp()
-        except ValueError:
-            return False
-        return abs(self._clock.wall_ns() / 1e9 - renewed) <= _seconds(lease)
+        renewed = seconds_of(lease.spec.renew_time)
+        return renewed is not None and abs(self._clock.wall_ns() / 1e9 - renewed) <= _seconds(lease)
 
     def _forget(self, lease: Lease) -> None:
         node = lease.metadata.name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Self
 
-from aliquot.endpoints.own_certificates.issuing import KeyPair, issue, make_ca, until
+from aliquot.endpoints.own_certificates.issuing import KeyPair, issue, make_ca, require_certificate, until
 from aliquot.errors import BadRecord
 
 _CA_LIFETIMES = 10
@@ -19,6 +19,10 @@ _RENEW_SHARE = 1 / 3
 """A certificate is renewed when this share of its lifetime is left."""
 SETTLE = timedelta(minutes=10)
 """How long the API server must have known a CA before it signs."""
+_NEXT_CA, _NEXT_CA_KEY = "next-ca-cert.pem", "next-ca-key.pem"
+_FORMER_CA, _FORMER = "former-ca-cert.pem", "former-cert.pem"
+ROTATION_KEYS = frozenset({_NEXT_CA, _NEXT_CA_KEY, _FORMER_CA, _FORMER})
+"""Keys that the Secret has only during a rotation."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,10 @@ class Bundle:
         following = self.next_ca or KeyPair(b"", b"")
         former = self.former or Former(b"", b"")
         rotation = {
-            "next-ca-key.pem": following.key,
-            "next-ca-cert.pem": following.certificate,
-            "former-ca-cert.pem": former.ca,
-            "former-cert.pem": former.certificate,
+            _NEXT_CA_KEY: following.key,
+            _NEXT_CA: following.certificate,
+            _FORMER_CA: former.ca,
+            _FORMER: former.certificate,
         }
         return {**own, **served, **copies, **{key: value for key, value in rotation.items() if value}}
 
@@ -76,10 +80,11 @@ class Bundle:
             raise BadRecord("ca-cert.pem has no certificate of a CA")
         if not ca.issued(own.certificate):
             raise BadRecord("the CA did not sign the certificate")
-        next_ca = pair("next-ca-cert.pem", "next-ca-key.pem") if "next-ca-cert.pem" in data else None
-        former = None
-        if "former-ca-cert.pem" in data:
-            former = Former(data["former-ca-cert.pem"], data.get("former-cert.pem", b""))
+        next_ca = pair(_NEXT_CA, _NEXT_CA_KEY) if _NEXT_CA in data else None
+        former = Former(data[_FORMER_CA], data.get(_FORMER, b"")) if _FORMER_CA in data else None
+        if former is not None:
+            require_certificate(former.ca)
+            require_certificate(former.certificate)
         return cls(ca, own, next_ca, former)
 
     def can_sign(self, now: datetime) -> bool:

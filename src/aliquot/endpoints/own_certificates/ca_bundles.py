@@ -9,6 +9,7 @@ import structlog
 
 from aliquot.clock import Clock, came
 from aliquot.control.leadership.rights import keep_api_service
+from aliquot.errors import AliquotError, BadConfig
 from aliquot.kube import Client, KubeError
 from aliquot.kube.errors import Forbidden, NotFound
 from aliquot.kube.resources import API_SERVICES, ApiService, ServiceReference
@@ -20,7 +21,7 @@ _LOOK_SECONDS = 30.0
 
 class CaBundles:
     """Changes only APIServices that point to our Service, and only if they differ. `trusted` reads the CAs, as PEM, as
-    they are now."""
+    they are now. It may raise BadConfig: the APIServices then keep theirs."""
 
     def __init__(
         self,
@@ -69,11 +70,11 @@ class CaBundles:
             known = await self._ours(name)
             if known is not None:
                 await self._update(known)
-        except KubeError as error:
+        except (KubeError, BadConfig) as error:
             self._note(name, error)
 
     async def _update(self, known: ApiService) -> None:
-        """Raises KubeError."""
+        """Raises KubeError, BadConfig."""
         trusted, name = self._trusted(), known.metadata.name
         if _bundle(known) == trusted and not known.spec.insecure_skip_tls_verify:
             return
@@ -98,7 +99,7 @@ class CaBundles:
         self._troubles[name] = f"APIService {name} points to {there}, not to {ours} (queryApi.service)"
         return None
 
-    def _note(self, name: str, error: KubeError) -> None:
+    def _note(self, name: str, error: AliquotError) -> None:
         right = keep_api_service(name)
         why = f"{right}; the rule to add: {right.rule()}" if isinstance(error, Forbidden) else str(error)
         trouble = f"APIService {name}: {why}"

@@ -88,6 +88,14 @@ def until(certificate: bytes) -> datetime:
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
+def require_certificate(pem: bytes) -> None:
+    """Raises BadRecord if it cannot be read."""
+    try:
+        x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise BadRecord(f"no certificate: {error}") from error
+
+
 def make_ca(name: str, now: datetime, lifetime: timedelta) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named(name)

@@ -3,14 +3,14 @@
 import asyncio
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NoReturn
 
 import structlog
 
-from aliquot.clock import Clock, came
+from aliquot.clock import Clock, came, utc
 from aliquot.control.leadership.rights import create_secrets, keep_secret
-from aliquot.endpoints.own_certificates.bundle import Bundle, Terms, fresh, renewed
+from aliquot.endpoints.own_certificates.bundle import ROTATION_KEYS, Bundle, Terms, fresh, renewed
 from aliquot.errors import BadRecord
 from aliquot.kube import Client, Informer, KubeError
 from aliquot.kube.errors import Conflict, Forbidden, NotFound
@@ -98,7 +98,7 @@ class SharedCertificates:
         stored = self._read(secret)
         wanted = await self._renewed(stored) if stored is not None else fresh(self._terms, self._now())
         if wanted is not stored:
-            dropped = dict.fromkeys((secret.data or {}).keys() & _ROTATION_KEYS)
+            dropped = dict.fromkeys((secret.data or {}).keys() & ROTATION_KEYS)
             version = secret.metadata.resource_version
             body = {"data": {**dropped, **_encoded(wanted)}}
             try:
@@ -149,16 +149,13 @@ class SharedCertificates:
         return f"{self._namespace}/{self._name}"
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.wall_ns() // 10**9, UTC)
+        return utc(self._clock).replace(microsecond=0)  # certificates have whole seconds
 
 
 class _Missing(Exception):
     def __init__(self, right: Right) -> None:
         super().__init__(str(right))
         self.right = right
-
-
-_ROTATION_KEYS = {"next-ca-key.pem", "next-ca-cert.pem", "former-ca-cert.pem", "former-cert.pem"}
 
 
 def _encoded(bundle: Bundle) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 from aliquot.apiserver.objects import Object
 from aliquot.model import Charge, Gpu
+from aliquot.model.bounds import MIB
 from aliquot.model.load import CardLoad
-
-MIB = 2**20
 
 
 def normalised(model: str) -> str:

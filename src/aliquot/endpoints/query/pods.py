@@ -3,10 +3,11 @@
 from aliquot.apiserver.objects import Object
 from aliquot.control.inputs.pod_use import PodUse
 from aliquot.dialects.card_labels import label_value
-from aliquot.endpoints.query.cards import MIB, card, held, missing_card, percent
+from aliquot.endpoints.query.cards import card, held, missing_card, percent
 from aliquot.endpoints.query.labels import MODEL, NAMESPACE, NODE, ORIGINAL_NODE, only
 from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Pod, Slice
+from aliquot.model.bounds import MIB
 from aliquot.model.placement import card_of
 
 
