@@ -1,7 +1,7 @@
 """The query API over HTTP: documents, objects, lists and watches, for each caller by its own rights in Kubernetes."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from secrets import randbelow
 from typing import NoReturn
@@ -44,6 +44,8 @@ from aliquot.model.bounds import LONGEST_PATH, MAX_QUERY_EVENTS
 _MASTERS = "system:masters"
 _STRETCH_SECONDS = 0.005
 _BATCH = 64
+_WATCH_SECONDS = 1800
+"""As in other API servers, a watch without a limit ends after 30 to 60 minutes: its caller may have lost the right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,10 @@ class QueryApi:
 
     def _watch(self, target: Target, wanted: _Presentation, query: Mapping[str, str]) -> asgi.Response:
         chosen = lists.selection(target.resource, target.namespace, "", query)
-        watch = Watch(self.store, target.resource, chosen, self._presenter(wanted), options_of(query))
+        options = options_of(query)
+        if options.seconds is None:
+            options = replace(options, seconds=_WATCH_SECONDS + randbelow(_WATCH_SECONDS))
+        watch = Watch(self.store, target.resource, chosen, self._presenter(wanted), options)
         return asgi.Response(b"", stream=watch.frames())
 
     async def _list(self, target: Target, presenter: Presenter, query: Mapping[str, str]) -> asgi.Response:
