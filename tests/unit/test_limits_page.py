@@ -89,6 +89,7 @@ NOT_REACHED = {
         "dialects.elastic._LONGEST_KEY",
         "dialects.hami_records._LONGEST_LABEL",
         "dialects.protocol._LONGEST_PREFIX",
+        "endpoints.query.paths._LONGEST_NAME",
     },
     "what a person asks of a simulation on a machine of their own": {
         "app.simulate.sources._LARGEST_LOAD",

@@ -3,7 +3,7 @@
 Objects are encoded when they are stored, so lists and watches only join bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -54,16 +54,16 @@ class Presenter:
                 return _encode(partial_metadata(stored.obj))
         return _encode(row(self._resource.table, stored.obj, self._clock(), self._include))
 
-    def whole(self, items: Iterable[bytes], metadata: Object) -> bytes:
+    def whole(self, items: Sequence[bytes], metadata: Object, ending: bytes = b"") -> bytes:
         """A list of such parts."""
         match self._form:
             case Form.OBJECT:
                 head = {"kind": f"{self._resource.kind}List", "apiVersion": self._resource.api_version}
-                return _filled({**head, "metadata": metadata}, "items", items)
+                return _filled({**head, "metadata": metadata}, "items", items, ending)
             case Form.METADATA:
                 head = {"kind": f"{PARTIAL['kind']}List", "apiVersion": PARTIAL["apiVersion"]}
-                return _filled({**head, "metadata": metadata}, "items", items)
-        return _filled(table(self._resource.table, metadata), "rows", items)
+                return _filled({**head, "metadata": metadata}, "items", items, ending)
+        return _filled(table(self._resource.table, metadata), "rows", items, ending)
 
     def frame(self, change: EventType, stored: Stored) -> bytes:
         """A line of a watch."""
@@ -95,8 +95,13 @@ def frame(change: str, encoded: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (change.encode(), encoded)
 
 
-def _filled(head: Object, name: str, items: Iterable[bytes]) -> bytes:
-    return b'%b,"%b":[%b]}' % (_encode(head)[:-1], name.encode(), b",".join(items))
+def _filled(head: Object, name: str, items: Sequence[bytes], ending: bytes) -> bytes:
+    """Joined once: a list of a large cluster has tens of megabytes."""
+    opening, closing = b'%b,"%b":[' % (_encode(head)[:-1], name.encode()), b"]}" + ending
+    if not items:
+        return opening + closing
+    first, *rest = items
+    return b",".join((opening + first, *rest[:-1], rest[-1] + closing) if rest else (opening + first + closing,))
 
 
 def _typed(kind: str, api_version: str, body: bytes) -> bytes:

@@ -22,6 +22,7 @@ _COMPARE = re.compile(rf"({_NAME})\s*(==|=|!=|>|<)\s*({_VALUE})")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
 _FIELD = re.compile(r"([A-Za-z_.]+)(==|!=|=)(.*)", re.DOTALL)
 
+_ONE_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,=]+)(?:,|$)")
 _UNIVERSAL_FIELDS = ("metadata.name", "metadata.namespace")
 
 
@@ -49,6 +50,12 @@ def parse_fields(text: str, allowed: tuple[str, ...]) -> Predicate:
         return all((_field_text(obj, path) == value) is wanted for path, value, wanted in terms)
 
     return selects if terms else everything
+
+
+def selected_name(text: str) -> str:
+    """The one name that field selectors allow; empty if they allow others, too."""
+    found = _ONE_NAME.search(text)
+    return found.group(1) if found else ""
 
 
 def matches(selector: Object, labels: _Labels) -> bool:

@@ -1,14 +1,13 @@
 """Watches: the initial objects if requested, then events, as lines of JSON."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aliquot.apiserver.answers import Presenter, encode, frame
 from aliquot.apiserver.eventlog import BATCH, Cursor, EventType, Stored, StoreEvent, encoded
-from aliquot.apiserver.lists import flag, number
+from aliquot.apiserver.lists import Selection, flag, number
 from aliquot.apiserver.resources import ServedResource
-from aliquot.apiserver.selectors import Predicate
 from aliquot.apiserver.statuses import StatusError
 from aliquot.apiserver.store import Store
 
@@ -41,11 +40,11 @@ def options_of(query: Mapping[str, str]) -> WatchOptions:
     )
 
 
-def seen_through(chosen: Predicate, event: StoreEvent) -> tuple[EventType, Stored] | None:
+def seen_through(chosen: Callable[[Stored], bool], event: StoreEvent) -> tuple[EventType, Stored] | None:
     """With a selector, an object is ADDED when it starts to match and DELETED when it stops."""
     previous = event.previous
-    matched = previous is not None and chosen(previous.obj)
-    if event.change is not EventType.DELETED and chosen(event.stored.obj):
+    matched = previous is not None and chosen(previous)
+    if event.change is not EventType.DELETED and chosen(event.stored):
         return (EventType.MODIFIED if matched else EventType.ADDED), event.stored
     if previous is None or not matched:
         return None
@@ -58,7 +57,7 @@ class Watch:
     """A watch. An error during the watch goes into the stream, as on the real server."""
 
     def __init__(
-        self, store: Store, resource: ServedResource, chosen: Predicate, presenter: Presenter, options: WatchOptions
+        self, store: Store, resource: ServedResource, chosen: Selection, presenter: Presenter, options: WatchOptions
     ) -> None:
         self._store = store
         self._resource = resource
@@ -94,7 +93,7 @@ class Watch:
     def _initial(self, items: list[Stored], revision: int) -> Iterator[bytes]:
         """In pieces: a slow reader holds one of them in memory, and not all."""
         for begin in range(0, len(items), BATCH):
-            chosen = (item for item in items[begin : begin + BATCH] if self._chosen(item.obj))
+            chosen = (item for item in items[begin : begin + BATCH] if self._chosen(item))
             yield b"".join(self._presenter.frame(EventType.ADDED, item) for item in chosen)
         if self._options.initial_events and self._options.bookmarks:
             yield frame("BOOKMARK", self._presenter.bookmark(revision, _INITIAL_EVENTS_END))

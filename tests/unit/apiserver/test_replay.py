@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.apiserver.eventlog import EventType, Stored
-from aliquot.apiserver.objects import Object, key_of
+from aliquot.apiserver.objects import key_of
 from aliquot.apiserver.store import Store
 from aliquot.apiserver.watching import seen_through
 
@@ -56,12 +56,12 @@ def test_every_remembered_state_can_be_listed_again(history: list[tuple[str, str
 
 @given(writes, st.integers(0, 9))
 def test_a_selected_list_and_its_watch_lead_to_the_present(history: list[tuple[str, str, int]], bound: int) -> None:
-    def chosen(obj: Object) -> bool:
-        return bool(obj["value"] < bound)
+    def chosen(stored: Stored) -> bool:
+        return bool(stored.obj["value"] < bound)
 
     store = Store()
     for revision, listed in perform(store, history).items():
-        replayed = {key_of(stored.obj): stored for stored in listed if chosen(stored.obj)}
+        replayed = {key_of(stored.obj): stored for stored in listed if chosen(stored)}
         for event in store.watch(COLLECTION, revision).ready():
             seen = seen_through(chosen, event)
             if seen is None:
@@ -72,5 +72,5 @@ def test_a_selected_list_and_its_watch_lead_to_the_present(history: list[tuple[s
             replayed[key_of(stored.obj)] = stored
             if change is EventType.DELETED:
                 del replayed[key_of(stored.obj)]
-        now = [stored for stored in store.snapshot(COLLECTION) if chosen(stored.obj)]
+        now = [stored for stored in store.snapshot(COLLECTION) if chosen(stored)]
         assert [replayed[key] for key in sorted(replayed)] == now

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aliquot.apiserver.answers import Presenter
+from aliquot.apiserver.lists import Selection
 from aliquot.apiserver.resources import ServedResource
-from aliquot.apiserver.selectors import everything
 from aliquot.apiserver.store import Store
 from aliquot.apiserver.watching import Watch, options_of
 from tests.unit.apiserver.test_replay import thing
@@ -21,7 +21,7 @@ def presenter() -> Presenter:
 
 
 def watch(store: Store, shared: Presenter | None = None, **query: str) -> AsyncGenerator[bytes, None]:
-    return Watch(store, THINGS, everything, shared or presenter(), options_of(query)).frames()
+    return Watch(store, THINGS, Selection(), shared or presenter(), options_of(query)).frames()
 
 
 async def frames(stream: AsyncGenerator[bytes, None], count: int) -> list[Any]:

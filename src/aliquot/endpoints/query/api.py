@@ -1,14 +1,15 @@
 """The query API over HTTP: documents, objects, lists and watches, for each caller by its own rights in Kubernetes."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from secrets import randbelow
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 from urllib.parse import parse_qsl
 
 from aliquot.apiserver import lists
 from aliquot.apiserver.answers import Presenter, encode
+from aliquot.apiserver.eventlog import Stored
 from aliquot.apiserver.media import JSON, Form, accepted_form
 from aliquot.apiserver.objects import dig
 from aliquot.apiserver.statuses import (
@@ -42,8 +43,9 @@ from aliquot.model.bounds import LONGEST_PATH, MAX_QUERY_EVENTS
 
 _MASTERS = "system:masters"
 _STRETCH_SECONDS = 0.005
-
-_Item = TypeVar("_Item")
+_BATCH = 64
+_WATCH_SECONDS = 1800
+"""As in other API servers, a watch without a limit ends after 30 to 60 minutes: its caller may have lost the right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class QueryApi:
         self._rights = rights
         self._clock: Clock = plane.clock
         first = first_revision(plane.clock, randbelow(STEP) if instance is None else instance)
-        self.store = Store(MAX_QUERY_EVENTS, first=first, step=STEP)
+        self.store = Store(MAX_QUERY_EVENTS, first=first, step=STEP, keeps_dictionaries=False)
         self.feed = Feed(plane, self.store)
         self._documents = {**discovery(), **openapi()}
         self._presenters: dict[_Presentation, Presenter] = {}
@@ -156,20 +158,29 @@ class QueryApi:
 
     def _watch(self, target: Target, wanted: _Presentation, query: Mapping[str, str]) -> asgi.Response:
         chosen = lists.selection(target.resource, target.namespace, "", query)
-        watch = Watch(self.store, target.resource, chosen, self._presenter(wanted), options_of(query))
+        options = options_of(query)
+        if options.seconds is None:
+            options = replace(options, seconds=_WATCH_SECONDS + randbelow(_WATCH_SECONDS))
+        watch = Watch(self.store, target.resource, chosen, self._presenter(wanted), options)
         return asgi.Response(b"", stream=watch.frames())
 
     async def _list(self, target: Target, presenter: Presenter, query: Mapping[str, str]) -> asgi.Response:
         """Schedulers are answered between two stretches of a long list."""
         chosen = lists.selection(target.resource, target.namespace, "", query)
-        page = lists.page(self.store, target.resource, chosen, query)
-        items = [presenter.item(item) async for item in self._with_pauses(page.items)]
-        return asgi.Response(presenter.whole(items, page.metadata) + b"\n")
+        listing, found, parts = lists.listing(self.store, target.resource, query), list[Stored](), list[bytes]()
+        async for batch in self._with_pauses(listing.items):
+            found += filter(chosen, batch)
+            if listing.enough is not None and len(found) >= listing.enough:
+                break
+        page = listing.page(found[: listing.enough])
+        async for batch in self._with_pauses(page.items):
+            parts += map(presenter.item, batch)
+        return asgi.Response(presenter.whole(parts, page.metadata, b"\n"))
 
-    async def _with_pauses(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    async def _with_pauses(self, items: list[Stored]) -> AsyncIterator[list[Stored]]:
         began = self._clock.monotonic()
-        for item in items:
-            yield item
+        for begin in range(0, len(items), _BATCH):
+            yield items[begin : begin + _BATCH]
             if self._clock.monotonic() - began > _STRETCH_SECONDS:
                 await self._clock.sleep(0)
                 began = self._clock.monotonic()

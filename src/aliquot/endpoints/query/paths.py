@@ -1,17 +1,16 @@
 """What a path asks for, and which right in Kubernetes that needs, as in every API server."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aliquot.apiserver.lists import flag
+from aliquot.apiserver.selectors import selected_name
 from aliquot.endpoints.query.resources import BY_PATH, QueryResource
 from aliquot.kube.reviews import Action
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_ONE_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,/]{1,317})(?:,|$)")
-"""A name has at most the characters of a namespace, a dot, and the name of a pod."""
-_NOT_SEGMENTS = (".", "..")
+_LONGEST_NAME = 317
+"""A namespace, a dot, and the name of a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +63,5 @@ def _namespace(rest: list[str]) -> tuple[str, list[str]]:
 
 def _selected_name(query: Mapping[str, str]) -> str:
     """The one name that a list or watch selects: a right to that object is enough for it."""
-    found = _ONE_NAME.search(query.get("fieldSelector", ""))
-    return found.group(1) if found and found.group(1) not in _NOT_SEGMENTS else ""
+    name = selected_name(query.get("fieldSelector", ""))
+    return name if name not in (".", "..") and "/" not in name and len(name) <= _LONGEST_NAME else ""
