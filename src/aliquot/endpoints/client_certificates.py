@@ -53,7 +53,8 @@ class ClientCertificate:
             return None
         sent: list[bytes] = getattr(handshake, "get_unverified_chain", list)()  # since Python 3.13
         try:
-            return cls(x509.load_der_x509_certificate(shown), tuple(map(x509.load_der_x509_certificate, sent[1:])))
+            others = tuple(x509.load_der_x509_certificate(other) for other in sent if other != shown)
+            return cls(x509.load_der_x509_certificate(shown), others)
         except ValueError:
             return None
 

@@ -20,7 +20,7 @@ from aliquot.endpoints.query_tls import QueryTls
 from aliquot.errors import BadConfig
 from aliquot.kube import Access, Client
 from aliquot.kube.resources import SECRETS, ServiceReference
-from tests.fakes import Embedded, FakeClock, ScriptedApi, until
+from tests.fakes import Embedded, FakeClock, ScriptedApi, answer, until
 from tests.integration.endpoints.api_services import ApiServices
 
 pytestmark = pytest.mark.embedded_only("the users and their rights are the test's own")
@@ -129,6 +129,22 @@ async def test_a_replica_follows_what_another_one_renews(replicas: list[Replica]
     await first.shared.look()
     assert second.shared.bundle == first.shared.bundle
     assert second.shared.notes() == []
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_server_that_started_before_the_api_server_shares_its_certificate_soon(
+    replicas: list[Replica], clock: FakeClock, scripted: ScriptedApi
+) -> None:
+    first, second = replicas
+    scripted.script("GET", f"secrets/{NAME}", answer(503, message="not yet"), answer(503, message="not yet"))
+    await first.shared.look()
+    (note,) = first.shared.notes()
+    assert "not yet" in note
+    following = asyncio.create_task(first.shared.run())
+    await until(lambda: not first.shared.notes(), passing=clock)
+    await second.shared.look()
+    assert first.shared.bundle == second.shared.bundle
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
 

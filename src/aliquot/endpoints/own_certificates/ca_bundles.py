@@ -78,9 +78,10 @@ class CaBundles:
         trusted, name = self._trusted(), known.metadata.name
         if _bundle(known) == trusted and not known.spec.insecure_skip_tls_verify:
             return
-        # the API server refuses a caBundle together with insecureSkipTLSVerify
+        # the API server refuses a caBundle together with insecureSkipTLSVerify; it also writes the status all the time,
+        # so a patch of this version alone would fail
         spec = {"caBundle": b64encode(trusted).decode(), "insecureSkipTLSVerify": None}
-        await self._client.patch(API_SERVICES, name, {"spec": spec}, version=known.metadata.resource_version)
+        await self._client.patch(API_SERVICES, name, {"spec": spec})
         _log.info("made the CA of the query API known", api_service=name)
 
     async def _ours(self, name: str) -> ApiService | None:

@@ -21,6 +21,8 @@ from aliquot.signals import Signal
 _log = structlog.get_logger()
 
 _LOOK_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 5.0
+"""After a failure: an API server that was down may have no Secret to tell of."""
 _TRIES = 5
 
 
@@ -64,7 +66,8 @@ class SharedCertificates:
         async with asyncio.TaskGroup() as following:
             following.create_task(self._informer.run())
             while True:
-                await came(self._changed_there, _LOOK_SECONDS, self._clock)
+                pause = _LOOK_AGAIN_SECONDS if self._trouble else _LOOK_SECONDS
+                await came(self._changed_there, pause, self._clock)
                 self._changed_there.clear()
                 await self.look()
         raise AssertionError("an informer does not end")
