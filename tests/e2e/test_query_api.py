@@ -335,26 +335,59 @@ def test_without_the_server_the_rest_of_the_cluster_goes_on(querying: Querying) 
     """Kubernetes ends no namespace while an aggregated API is away: it cannot know what that API has there. It empties
     the namespace, and ends it as soon as the API is back."""
     cluster, admin = querying.cluster, querying.admin
-    manager = cluster.api.control_plane.controller_manager
-    manager.argv.append("--controllers=namespace-controller")
-    cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: doomed}}")
-    cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: content, namespace: doomed}}")
     querying.server.process.stop()
     try:
         wait_available(cluster, is_up=False)
         assert "nvidia" in admin.kubectl("get", "gpuinfos", code=1)
         assert "mixed" in admin.kubectl("get", "nodes")
         assert "Deployment" in admin.kubectl("explain", "deployments.apps")
-        manager.start()
-        admin.kubectl("delete", "namespace", "doomed", "--wait=false")
-        wait_for("the namespace to be empty", lambda: _is_empty(cluster, "doomed"), seconds=60, processes=[manager])
-        wait_for("kube-controller-manager to say why", lambda: _is_blocked(cluster, "doomed"), seconds=30)
-        querying.restart()
-        admin.kubectl("wait", "--for=delete", "namespace/doomed", "--timeout=60s")
+        with namespace_to_end(cluster) as doomed:
+            admin.kubectl("delete", "namespace", doomed, "--wait=false")
+            wait_for("the namespace to be empty", lambda: _is_empty(cluster, doomed), seconds=60)
+            wait_for("kube-controller-manager to say why", lambda: _is_blocked(cluster, doomed), seconds=30)
+            querying.restart()
+            admin.kubectl("wait", "--for=delete", f"namespace/{doomed}", "--timeout=60s")
     finally:
-        manager.kill()
         if not querying.server.process.running:
             querying.restart()
+
+
+def test_with_another_replica_nothing_waits_for_one_that_is_down(querying: Querying) -> None:
+    """The APIServices lead to the other replica, as their Service would do when one is not ready."""
+    cluster, admin, port = querying.cluster, querying.admin, free_port()
+    with (
+        serving(cluster, account=ACCOUNT, env=SHORT_LEASE, query_api_enabled="true", nvidia_port=port) as other,
+        namespace_to_end(cluster) as doomed,
+    ):
+        try:
+            register(cluster.apply, port)
+            wait_available(cluster, other.process)
+            assert "mixed" in admin.kubectl("get", "gpuinfos"), "a follower answers from its own cluster state"
+            querying.server.process.stop()
+            wait_available(cluster, other.process)
+            assert "mixed" in admin.kubectl("get", "gpuinfos")
+            admin.kubectl("delete", "namespace", doomed, "--timeout=60s")
+        finally:
+            register(cluster.apply, querying.port)
+            if not querying.server.process.running:
+                querying.server.start()
+            wait_available(cluster, querying.server.process)
+
+
+@contextmanager
+def namespace_to_end(cluster: Scheduling) -> Iterator[str]:
+    """A namespace with something in it, while kube-controller-manager ends namespaces, and does nothing else."""
+    name, manager = "doomed", cluster.api.control_plane.controller_manager
+    cluster.apply(f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")
+    cluster.apply(f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: content, namespace: {name}}}}}")
+    only = "--controllers=namespace-controller"
+    manager.argv.append(only)
+    manager.start()
+    try:
+        yield name
+    finally:
+        manager.kill()
+        manager.argv.remove(only)
 
 
 def _is_blocked(cluster: Scheduling, namespace: str) -> bool:

@@ -16,7 +16,7 @@ from aliquot.endpoints.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.endpoints.names import Grouped, Names, Texts
 from aliquot.endpoints.pod_checks import CacheMatch, PodChecks
 from aliquot.endpoints.points import points
-from aliquot.engine import FITS, NUMBERED, Ints, Judgement
+from aliquot.engine import FITS, NUMBERED, Bools, Ints, Judgement
 from aliquot.errors import BadDemand, BadInput, Refused
 from aliquot.model import OF_MODEL, Placement, Pod, Reason
 
@@ -32,8 +32,8 @@ _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in 
 class FilterResult:
     """A filter's result for the nodes of a call."""
 
-    passed: Sequence[str]
-    refused: Mapping[str, str] = field(default_factory=dict)
+    passed: Names
+    refused: Texts = field(default_factory=Texts)
     """Why, in words that stay the same as long as the result does."""
     reasons: Grouped[Reason] = field(default_factory=Grouped)
     """The engine's reason, if there is one."""
@@ -43,6 +43,12 @@ class FilterResult:
     """A refused node where pods end for this pod: the pod only has to wait."""
     reserved: str = ""
     """The node with the pod's reservation."""
+
+    def without(self, nodes: Mapping[str, Bools]) -> "FilterResult":
+        """The result with more of its nodes refused, for each of these reasons those in its mask."""
+        refused = [(picked, why) for why, mask in nodes.items() if (picked := self.passed.picked(mask))]
+        passed = self.passed.picked(~np.any([*nodes.values()], axis=0)) if refused else self.passed
+        return replace(self, passed=passed, refused=Texts([*self.refused.groups, *refused]))
 
     @property
     def outcome(self) -> str:
@@ -92,7 +98,7 @@ class Verbs:
             demand = self._demand_of(pod)
         except BadDemand as error:
             metrics.REFUSALS.labels("bad_demand").inc(len(names))
-            return FilterResult([], Texts([(names, str(error))]))
+            return FilterResult(names).without({str(error): np.ones(len(names), np.bool_)})
         if demand is None:
             return FilterResult(names)
         known = await self._reservable(pod, demand) if reserve else None
@@ -141,13 +147,9 @@ class Verbs:
         elif match is not CacheMatch.CHANGED:
             self._plane.requeuer.passed(pod)
 
-    def _remember_passed(self, pod: Pod, passed: Sequence[str], match: CacheMatch) -> None:
+    def _remember_passed(self, pod: Pod, passed: Names, match: CacheMatch) -> None:
         fleet = self._cluster.fleet
-        columns: Ints | list[int]
-        if isinstance(passed, Names):
-            columns = passed.columns(fleet)
-        else:
-            columns = [column for node in passed if (column := fleet.column(node)) is not None]
+        columns = passed.columns(fleet)
         asked = demand_hash(self._demand_of(pod)) if len(columns) else 0
         namespace = self._namespace_of_known(pod, match)
         self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
@@ -209,19 +211,15 @@ class Verbs:
 
     def _without_strangers(self, result: FilterResult, dialect: Dialect) -> FilterResult:
         """Also refuse nodes where nobody would record the pod's cards, since the scheduler binds itself."""
-        never = {node: why for node in result.passed if (why := self._plane.late.why_never(node, dialect))}
-        if not never:
-            return result
-        passed = [node for node in result.passed if node not in never]
-        return replace(result, passed=passed, refused={**result.refused, **never})
+        whys = np.array([self._plane.late.why_never(node, dialect) for node in result.passed], np.str_)
+        return result.without({why: whys == why for why in np.unique(whys[whys != ""]).tolist()})
 
     def _best_of(self, result: FilterResult, judgement: Judgement, demand: Demand) -> FilterResult:
         """Choose the best node. After an unanswered Binding, choose its node again: another would hold a second
         reservation."""
         tried = set(self._cluster.claimed_by(demand)) & set(result.passed)
         best = min(tried) if tried else judgement.best(result.passed) or result.passed[0]
-        others = {name: NOT_CHOSEN for name in result.passed if name != best}
-        return replace(result, passed=[best], refused={**result.refused, **others})
+        return result.without({NOT_CHOSEN: np.array([name != best for name in result.passed])})
 
     def reserve(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
         """Reserve a pod's cards on a node until it is bound there. Takes the cluster's version of the pod. Returns

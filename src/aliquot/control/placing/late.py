@@ -118,8 +118,10 @@ class LatePlacer:
     def why_never(self, node: str, dialect: Dialect) -> str:
         """Why nobody would write the cards of a pod that another scheduler binds to a node; "" if somebody would, or
         nobody has to."""
+        if not dialect.names_cards or dialect.agent_chooses:
+            return ""
         known = self._node_called(node)
-        if known is None or dialect.agent_chooses or not dialect.names_cards or not self._cluster.cards(node).gpus:
+        if known is None or not self._cluster.cards(node).gpus:
             return ""
         return "" if INVENTORY in known.metadata.annotations else _NO_INVENTORY
 
