@@ -4,7 +4,7 @@ StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
 ├── ForbiddenPath, PolicyRefusal, Unauthorized                about who sends it
 ├── BadRequest, ResourceExpired, ResourceVersionTooLarge       about the request
-├── Busy, Unavailable                                         about the server
+├── Busy, Unavailable, NotImplementedHere                     about the server
 ├── Unexplained                                               answered as if it were the server's fault
 └── NotAcceptable, UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
 """
@@ -113,8 +113,8 @@ class PolicyRefusal(StatusError):
 class Unauthorized(StatusError):
     code, reason = 401, "Unauthorized"
 
-    def __init__(self) -> None:
-        super().__init__("Unauthorized")
+    def __init__(self, message: str = "Unauthorized") -> None:
+        super().__init__(message)
 
 
 class BadRequest(StatusError):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "aliquot.dialects"
-_REMEMBERED, _LARGEST_REMEMBERED = 256, 32
+_REMEMBERED_SETS, _REMEMBERED_NAMES = 256, 32
 """Sets of resources whose dialects are remembered: most pods and nodes of a cluster name the same few. A hostile pod
 names 20,000."""
 
@@ -42,7 +42,7 @@ class Dialects(Mapping[str, Dialect]):
 
     def __init__(self, dialects: Mapping[str, Dialect]) -> None:
         self._dialects = dict(dialects)
-        self._guarding = lru_cache(_REMEMBERED)(self._find_guarding)
+        self._guarding = lru_cache(_REMEMBERED_SETS)(self._find_guarding)
 
     def __getitem__(self, name: str) -> Dialect:
         return self._dialects[name]
@@ -69,7 +69,7 @@ class Dialects(Mapping[str, Dialect]):
 
     def guarding(self, resources: frozenset[str]) -> Sequence[Dialect]:
         """The dialects that guard any of these extended resources. No other dialect can be spoken with them."""
-        is_small = len(resources) <= _LARGEST_REMEMBERED
+        is_small = len(resources) <= _REMEMBERED_NAMES
         return self._guarding(resources) if is_small else self._find_guarding(resources)
 
     def _find_guarding(self, resources: frozenset[str]) -> Sequence[Dialect]:

@@ -20,7 +20,8 @@ USERS: Mapping[str, CallerKind] = {"system:kube-scheduler": CallerKind.SCHEDULER
 GROUPS: Mapping[str, CallerKind] = {"system:masters": CallerKind.READER, "kubeadm:cluster-admins": CallerKind.READER}
 """Defaults; the configuration can override each entry."""
 
-_AUTHORIZATION, _BEARER = b"authorization", b"bearer "
+AUTHORIZATION = b"authorization"
+_BEARER = b"bearer "
 _ASK = ((b"www-authenticate", b"Bearer"),)
 _UNKNOWN = metrics.REJECTED.labels("unknown caller")
 _WRONG_KIND = metrics.REJECTED.labels("caller of another kind")
@@ -87,11 +88,12 @@ class Callers:
         answer if both fail."""
         if certified is not None and (certified.kinds or not proof):
             return certified
-        if proof[: len(_BEARER)].lower() != _BEARER:
+        token = token_of(proof)
+        if token is None:
             _UNKNOWN.inc()
             return asgi.text("present a client certificate or a Kubernetes token (Authorization: Bearer)", 401, _ASK)
         try:
-            found = await self.by_token(proof[len(_BEARER) :].strip().decode("latin-1"))
+            found = await self.by_token(token)
         except Refused as error:
             _UNKNOWN.inc()
             return asgi.text(str(error), 503)
@@ -132,11 +134,18 @@ class CertifiedPeer:
     certified: Caller | None
 
     async def caller(self, scope: asgi.Scope) -> Caller | asgi.Response:
-        proof = next((value for name, value in scope["headers"] if name == _AUTHORIZATION), b"")
+        proof = next((value for name, value in scope["headers"] if name == AUTHORIZATION), b"")
         return await self.callers.identify(self.certified, proof)
 
     def refusal(self, caller: Caller, wanted: frozenset[CallerKind]) -> asgi.Response | None:
         return refusal(caller, wanted)
+
+
+def token_of(proof: bytes) -> str | None:
+    """The token in an Authorization header; None if it has none."""
+    if proof[: len(_BEARER)].lower() != _BEARER:
+        return None
+    return proof[len(_BEARER) :].strip().decode("latin-1")
 
 
 def refusal(caller: Caller, wanted: frozenset[CallerKind]) -> asgi.Response | None:

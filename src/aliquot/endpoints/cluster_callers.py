@@ -5,21 +5,22 @@ What a caller may do is then a question of its rights in Kubernetes.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from aliquot import metrics
+from aliquot.apiserver.statuses import Unauthorized
 from aliquot.clock import Clock, utc
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import Caller, CallerKind
-from aliquot.endpoints.callers import Callers, refusal
+from aliquot.endpoints.callers import AUTHORIZATION, Callers, refusal, token_of
 from aliquot.endpoints.client_certificates import Authorities, ClientCertificate
 from aliquot.endpoints.cluster_trust import ClusterTrust
+from aliquot.endpoints.status_answers import status_answer, unavailable
 from aliquot.errors import Refused
 from aliquot.kube.reviews import User
 
 ANONYMOUS = Caller("system:anonymous", frozenset(), ("system:unauthenticated",))
 _AUTHENTICATED = "system:authenticated"
-_AUTHORIZATION, _BEARER = b"authorization", b"bearer "
-_CLOSE = ((b"connection", b"close"),)
 _UNKNOWN = metrics.REJECTED.labels("unknown caller")
 
 
@@ -56,18 +57,19 @@ class ClusterPeer:
         """Who sends a request. Removes the credentials from its headers: nobody else needs them."""
         headers, proxies = list(scope["headers"]), self._port.trust.current.front_proxies
         scope["headers"] = [
-            (name, value) for name, value in headers if name != _AUTHORIZATION and not proxies.are_named_in(name)
+            (name, value) for name, value in headers if name != AUTHORIZATION and not proxies.are_named_in(name)
         ]
         if self._shown is not None and (found := self._by_certificate(self._shown, headers)) is not None:
             return found
-        proof = next((value for name, value in headers if name == _AUTHORIZATION), b"")
-        if proof[: len(_BEARER)].lower() == _BEARER:
-            return await self._by_token(proof[len(_BEARER) :])
+        token = token_of(next((value for name, value in headers if name == AUTHORIZATION), b""))
+        if token is not None:
+            return await self._by_token(token)
         if self._shown is None:
             return ANONYMOUS
         _UNKNOWN.inc()
         # the client may have a newer certificate, which it can only present in a new connection
-        return _status(401, "Unauthorized", "nobody trusts this client certificate, or not any more", _CLOSE)
+        untrusted = Unauthorized("nobody trusts this client certificate, or not any more")
+        return status_answer(untrusted, (b"connection", b"close"))
 
     def refusal(self, caller: Caller, wanted: frozenset[CallerKind]) -> asgi.Response | None:
         """The scheduler's verbs ask for the caller's rights in Kubernetes themselves."""
@@ -85,30 +87,23 @@ class ClusterPeer:
             return self._caller(User(shown.user, groups=list(shown.groups)))
         return None
 
-    async def _by_token(self, proof: bytes) -> Caller | asgi.Response:
+    async def _by_token(self, token: str) -> Caller | asgi.Response:
         try:
-            found = await self._port.callers.by_token(proof.strip().decode("latin-1"))
+            found = await self._port.callers.by_token(token)
         except Refused as error:
             _UNKNOWN.inc()
-            return _status(503, "ServiceUnavailable", str(error))
+            return unavailable(str(error))
         if found is None:
             _UNKNOWN.inc()
-            return _status(401, "Unauthorized", "Unauthorized")
-        return Caller(found.name, found.kinds, _with_everybody(found.name, found.groups), found.uid, found.extra)
+            return status_answer(Unauthorized())
+        return _authenticated(found)
 
     def _caller(self, user: User) -> Caller:
-        found = self._port.callers.of_user(user)
-        return Caller(found.name, found.kinds, _with_everybody(found.name, found.groups), found.uid, found.extra)
+        return _authenticated(self._port.callers.of_user(user))
 
 
-def _with_everybody(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+def _authenticated(caller: Caller) -> Caller:
     """Everybody who is known has this group. Discovery by kube-apiserver depends on it."""
-    if name == ANONYMOUS.name or {_AUTHENTICATED, *ANONYMOUS.groups} & set(groups):
-        return groups
-    return (*groups, _AUTHENTICATED)
-
-
-def _status(code: int, reason: str, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> asgi.Response:
-    about = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    answer = asgi.json({**about, "message": message, "reason": reason, "code": code}, code)
-    return asgi.Response(answer.body, code, headers=headers)
+    if caller.name == ANONYMOUS.name or {_AUTHENTICATED, *ANONYMOUS.groups} & set(caller.groups):
+        return caller
+    return replace(caller, groups=(*caller.groups, _AUTHENTICATED))

@@ -19,8 +19,6 @@ _WITHOUT = (
     "the query API knows neither the API server nor client certificates, and answers only tokens; bind the Role "
     f"{NAME}-reader in {NAMESPACE}"
 )
-
-
 _ABSENT = f"there is no ConfigMap {NAMESPACE}/{NAME}: {_WITHOUT}"
 
 

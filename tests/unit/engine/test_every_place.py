@@ -64,6 +64,8 @@ CARD_FIELDS = {
     "mode": Field(Mode.MPS),
     "parent": Field("GPU-of-another-node", judged=False),
     "profile": Field("1g.5gb"),
+    "brand": Field("BRAND_TESLA", judged=False),
+    "bus_id": Field("00000000:3B:00.0", judged=False),
     "links": Field((Link("GPU-n1-1", 150),), judged=False, wired=True),
 }
 NODE_FIELDS = {

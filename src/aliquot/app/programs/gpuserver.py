@@ -21,7 +21,6 @@ from aliquot.plain import why
 
 _NAME = "gpuserver"
 _FILE = ".metrics-podresource.yaml"
-_SERVICE, _NAMESPACE = "nvidia-gpu-scheduler", "kube-system"
 _POD, _POD_NAMESPACE = "MetadataName", "MetadataNamespace"
 """Variables with the pod's name and namespace."""
 _ABOUT = """
@@ -51,6 +50,12 @@ _SERVER_FLAGS = (
     Flag("enable-scheduler", "Serve schedule/filter, prioritize and preempt.", BOOL, "true"),
     idle_flag("scheduler.parallelism", "Aliquot judges all nodes at once", SIZE, "10"),
 )
+_KEYS = {
+    "bind-address": "listen.address",
+    "secure-port": "endpoints.nvidia.port",
+    "enable-scheduler": "queryApi.verbs",
+}
+"""Their defaults are those of the server. An empty address is the default, as in the original."""
 _FLAGS = (
     Flag("config", f"File with values of the flags (default $HOME/{_FILE}).", letter="c"),
     Flag("write-config-to", "Write the values of the flags to this file, and exit."),
@@ -61,7 +66,7 @@ _FLAGS = (
 LINE = CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True)
 
 
-def completed(parsed: Parsed) -> Parsed:
+def _completed(parsed: Parsed) -> Parsed:
     """The flags, with what variables and the file say of flags that were not given. Raises BadConfig."""
     told = {**_from_file(parsed["config"]), **_from_variables()}
     values, written = dict(parsed.values), dict(parsed.written)
@@ -105,7 +110,7 @@ def _print_only(parsed: Parsed) -> bool:
         click.echo(f"gpuserver version aliquot-{aliquot.__version__}")
         return True
     if parsed["write-config-to"]:
-        _write_config(Path(parsed["write-config-to"]), completed(parsed))
+        _write_config(Path(parsed["write-config-to"]), _completed(parsed))
     return bool(parsed["write-config-to"])
 
 
@@ -125,17 +130,11 @@ def _write_config(path: Path, parsed: Parsed) -> None:
 
 
 def _translate(parsed: Parsed) -> Translated:
-    parsed = completed(parsed)
+    parsed = _completed(parsed)
     written = parsed.written
-    service, namespace = own_service()
-    given = {
-        **klog.given(parsed),
-        "queryApi.enabled": Given(True, _NAME),
-        "queryApi.service": Given(service, f"${_POD}"),
-        "queryApi.namespace": Given(namespace, f"${_POD_NAMESPACE}"),
-        "listen.address": Given(parsed["bind-address"] or "0.0.0.0", written.get("bind-address", "default")),
-        "endpoints.nvidia.port": Given(parsed["secure-port"], written.get("secure-port", "default")),
-        "queryApi.verbs": Given(parsed["enable-scheduler"], written.get("enable-scheduler", "default")),
+    given = {**klog.given(parsed), **_own_service(), "queryApi.enabled": Given(True, _NAME)}
+    given |= {
+        key: Given(parsed[name], written[name]) for name, key in _KEYS.items() if name in written and parsed[name] != ""
     }
     remarks: list[str] = []
     files = {_CERT: "listen.tls.certFile", _KEY: "listen.tls.keyFile", _CA: "queryApi.caFile"}
@@ -149,10 +148,11 @@ def _translate(parsed: Parsed) -> Translated:
     return Translated(given, klog.form(_NAME, parsed), tuple(remarks))
 
 
-def own_service() -> tuple[str, str]:
-    """Name and namespace of the Service, from the pod's own."""
+def _own_service() -> dict[str, Given]:
+    """The Service, by the pod's own name and namespace."""
     pod, _, _ = os.environ.get(_POD, "").rpartition("-")
-    return pod or _SERVICE, os.environ.get(_POD_NAMESPACE) or _NAMESPACE
+    told = {"queryApi.service": (pod, _POD), "queryApi.namespace": (os.environ.get(_POD_NAMESPACE, ""), _POD_NAMESPACE)}
+    return {key: Given(value, f"${variable}") for key, (value, variable) in told.items() if value}
 
 
 PROGRAM = Program(LINE, "nvidia", "0.0.0.0", _translate, _print_only, "--secure-port")

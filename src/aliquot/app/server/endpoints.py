@@ -16,14 +16,14 @@ from aliquot.endpoints.query.api import QueryApi
 from aliquot.endpoints.volcano import volcano_routes
 from aliquot.endpoints.volcano_wire import PredicateFormat
 
-_Open = Callable[[ControlPlane, Forwarder | None, compat.Compat, QueryApi | None], Table]
+_Open = Callable[[ControlPlane, Forwarder | None, compat.Compat], Table]
 
 _ENDPOINTS: Mapping[str, _Open] = {
-    AdmissionEndpoint.name: lambda *parts: AdmissionEndpoint(*parts[:3]).routes(),
-    GpuShareEndpoint.name: lambda *parts: GpuShareEndpoint(*parts[:3]).routes(),
-    ElasticEndpoint.name: lambda *parts: ElasticEndpoint(*parts[:3]).routes(),
+    AdmissionEndpoint.name: lambda *parts: AdmissionEndpoint(*parts).routes(),
+    GpuShareEndpoint.name: lambda *parts: GpuShareEndpoint(*parts).routes(),
+    ElasticEndpoint.name: lambda *parts: ElasticEndpoint(*parts).routes(),
     NvidiaEndpoint.name: lambda *parts: NvidiaEndpoint(*parts).routes(),
-    native.NAME: lambda *parts: native.routes(*parts[:3]),
+    native.NAME: native.routes,
 }
 """By their names in the configuration and on the Lease."""
 
@@ -39,8 +39,12 @@ def endpoints(
     for name, routes in _ENDPOINTS.items():
         endpoint = getattr(config.endpoints, name)
         if endpoint.enabled:
-            table = routes(plane, forwarder, compat.parse(config.compat.get(name, "")), query)
-            if query is not None and name in config.query_api.endpoints and not config.query_api.verbs:
+            quirks = compat.parse(config.compat.get(name, ""))
+            if query is None or name not in config.query_api.endpoints:
+                table = routes(plane, forwarder, quirks)
+            elif config.query_api.verbs:
+                table = NvidiaEndpoint(plane, forwarder, quirks, query).routes()
+            else:
                 table = query.routes()
             found[name] = ({**table, **_volcano(name, config, plane, forwarder)}, endpoint.port)
     return found

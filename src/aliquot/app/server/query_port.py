@@ -18,8 +18,9 @@ from aliquot.endpoints.cluster_trust import ClusterTrust
 from aliquot.endpoints.endpoint import Table
 from aliquot.endpoints.forwarding import Way
 from aliquot.endpoints.own_rights import OwnRights
-from aliquot.endpoints.query.api import QueryApi, unavailable
+from aliquot.endpoints.query.api import QueryApi
 from aliquot.endpoints.query_tls import QueryTls
+from aliquot.endpoints.status_answers import unavailable
 from aliquot.endpoints.tls import Certificates
 from aliquot.errors import BadConfig
 from aliquot.kube import Client

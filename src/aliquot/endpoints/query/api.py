@@ -8,10 +8,9 @@ from typing import NoReturn
 from urllib.parse import parse_qsl
 
 from aliquot.apiserver import lists
-from aliquot.apiserver.answers import Presenter, encode
+from aliquot.apiserver.answers import Presenter
 from aliquot.apiserver.eventlog import Stored
 from aliquot.apiserver.media import JSON, Form, accepted_form
-from aliquot.apiserver.objects import dig
 from aliquot.apiserver.statuses import (
     Forbidden,
     ForbiddenPath,
@@ -37,11 +36,11 @@ from aliquot.endpoints.query.frames import OriginalPresenter, is_original
 from aliquot.endpoints.query.openapi import openapi
 from aliquot.endpoints.query.paths import Target, action_of, target_of
 from aliquot.endpoints.query.resources import QueryResource
+from aliquot.endpoints.status_answers import status_answer, unavailable
 from aliquot.errors import Refused
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import LONGEST_PATH, MAX_QUERY_EVENTS
 
-_MASTERS = "system:masters"
 _STRETCH_SECONDS = 0.005
 _BATCH = 64
 _WATCH_SECONDS = 1800
@@ -109,7 +108,7 @@ class QueryApi:
         return await self._objects(call, target, query)
 
     async def _require(self, caller: Caller, action: Action) -> None:
-        if _MASTERS in caller.groups or await self._rights.allow(caller, action):
+        if await self._rights.allow(caller, action):
             return
         if action.path:
             raise ForbiddenPath(caller.name, action.verb, action.path)
@@ -196,24 +195,12 @@ def _with_status(handler: asgi.Handler) -> asgi.Handler:
         try:
             return await handler(call)
         except StatusError as error:
-            return refusal(error)
+            return status_answer(error)
         except Refused as error:
-            return refusal(Unavailable(str(error)))
+            return unavailable(str(error))
 
     return answer
 
 
 def _accept(call: asgi.Call) -> str:
     return call.headers.get(b"accept", b"").decode("latin-1")
-
-
-def refusal(error: StatusError) -> asgi.Response:
-    """An error as a `Status` object."""
-    seconds = dig(error.details, "retryAfterSeconds")
-    headers = ((b"retry-after", str(seconds).encode()),) if seconds is not None else ()
-    return asgi.Response(encode(error.status()) + b"\n", error.code, headers=headers)
-
-
-def unavailable(why: str) -> asgi.Response:
-    """A fault of the port as a `Status` object."""
-    return refusal(Unavailable(why))

@@ -67,6 +67,21 @@ async def test_flags(words: list[str], expected: tuple[Any, ...]) -> None:
     assert (config.listen.address, config.endpoints.nvidia.port, config.query_api.verbs) == expected
 
 
+async def test_our_variables_count_where_neither_a_flag_nor_the_pod_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable, value in (("SERVICE", "ours"), ("NAMESPACE", "our-space"), ("VERBS", "false")):
+        monkeypatch.setenv(f"ALIQUOT_QUERY_API_{variable}", value)
+    monkeypatch.setenv("ALIQUOT_NVIDIA_PORT", "1234")
+    config = await tree()
+    assert (config.query_api.host, config.query_api.verbs) == ("ours.our-space.svc", False)
+    assert config.endpoints.nvidia.port == 1234
+    monkeypatch.setenv("MetadataName", "theirs-0")
+    config = await tree("--enable-scheduler=true", "--secure-port=0")
+    assert (config.query_api.host, config.query_api.verbs) == ("theirs.our-space.svc", True)
+    assert config.endpoints.nvidia.port == 0
+
+
 async def test_files_count_without_tls_auto_alone() -> None:
     files = [
         "--tls-config.tls-ca-file=/ca",
