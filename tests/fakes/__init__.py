@@ -14,11 +14,12 @@ from tests.fakes.api import (
     late,
     stream,
 )
-from tests.fakes.clock import SECONDS, FakeClock, hurried, until
+from tests.fakes.clock import SECONDS, BusyClock, FakeClock, hurried, until
 from tests.fakes.runtime import FakeRuntime
 
 __all__ = [
     "Embedded",
+    "BusyClock",
     "FakeClock",
     "FakeRuntime",
     "Fault",

@@ -104,3 +104,13 @@ class FakeClock:
     async def _let_others_run(self) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
+
+
+class BusyClock(FakeClock):
+    """Each look at it takes `step` seconds."""
+
+    step = 0.0
+
+    def monotonic(self) -> float:
+        self._now += self.step
+        return self._now

@@ -66,6 +66,10 @@ class Server:
         routes = asgi.Routes(
             {
                 ("POST", "/verb"): asgi.DecisionHandler(self._work, lambda why: asgi.json({"Error": why})),
+                ("POST", "/guarded"): asgi.DecisionHandler(
+                    self._work, lambda why: asgi.json({"Error": why}), self._refuse
+                ),
+                ("POST", "/rights"): asgi.OwnRightsHandler(self._work),
                 ("POST", "/plain"): self._work,
                 ("POST", "/long"): asgi.DecisionHandler(self._tell_much, lambda why: asgi.json({"Error": why})),
                 ("POST", "/long/plain"): self._tell_much,
@@ -92,6 +96,9 @@ class Server:
 
     async def _break(self, _: asgi.Call) -> asgi.Response:
         raise LookupError("a bug")
+
+    async def _refuse(self, _: asgi.Call) -> asgi.Response | None:
+        return asgi.text("not you", 403)
 
     async def _live(self, _: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
@@ -141,6 +148,22 @@ async def test_health_is_answered_under_any_load(clock: FakeClock) -> None:
     assert await server.call("/healthz").answer() == (200, b"ok")
     server.go_on.set()
     await busy.answer()
+
+
+async def test_a_refused_caller_takes_no_place_and_its_body_is_not_awaited(clock: FakeClock) -> None:
+    server = Server(clock, concurrency=1)
+    busy = server.call("/verb")
+    await until(lambda: server.gate.busy == 1)
+    assert await server.call("/guarded", None).answer() == (403, b"not you")
+    server.go_on.set()
+    await busy.answer()
+
+
+async def test_a_route_without_bodies_awaits_none(clock: FakeClock) -> None:
+    server = Server(clock)
+    server.go_on.set()
+    assert await server.call("/rights", None).answer() == (200, b"done")
+    assert server.done == [b""]
 
 
 # -- time

@@ -77,6 +77,8 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Response]]
+Guard = Callable[[Call], Awaitable[Response | None]]
+"""The refusal of a caller, before it takes a place and before its body is read. None lets it go on."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class DecisionHandler:
 
     handler: Handler
     fault: Callable[[str], Response]
+    guard: Guard | None = None
 
     async def __call__(self, call: Call) -> Response:
         return await self.handler(call)
@@ -102,11 +105,12 @@ class OpenHandler:
 
 @dataclass(frozen=True)
 class OwnRightsHandler:
-    """A handler for every caller who proves who it is, whatever its kind. It decides itself what that caller may see,
-    by the caller's own rights in Kubernetes. It may word the port's faults itself."""
+    """A handler for every caller who proves who it is, whatever its kind, and that takes no body. It, or its guard,
+    decides what that caller may see, by the caller's own rights in Kubernetes. It may word the port's faults itself."""
 
     handler: Handler
     fault: Callable[[str], Response] | None = None
+    guard: Guard | None = None
 
     async def __call__(self, call: Call) -> Response:
         return await self.handler(call)

@@ -64,15 +64,6 @@ class Wire:
     """The original's text for a node that fits but was not chosen, with the pod's {uid}; for `compat.reasons`."""
 
 
-Guard = Callable[[asgi.Handler], asgi.Handler]
-"""Lets only some callers through to a handler."""
-
-
-def unguarded(handler: asgi.Handler) -> asgi.Handler:
-    """The port has checked the caller."""
-    return handler
-
-
 class Extender:
     """Handlers for kube-scheduler's verbs. With a forwarder, a follower forwards them to the leader, which knows this
     endpoint by the name `endpoint`."""
@@ -83,7 +74,7 @@ class Extender:
         endpoint: str,
         forwarder: Forwarder | None,
         wire: Wire,
-        guard: Guard = unguarded,
+        guard: asgi.Guard | None = None,
     ) -> None:
         self.verbs = Verbs(plane)
         self._plane = plane
@@ -108,7 +99,7 @@ class Extender:
         handler = timed(verb, handler, self._plane.clock)
         if self._forwarder is not None:
             handler = self._forwarder.to_leader(self._endpoint, verb, handler, fault)
-        return asgi.DecisionHandler(self._guard(with_bodies(verb, handler)), fault)
+        return asgi.DecisionHandler(with_bodies(verb, handler), fault, self._guard)
 
     # -- filter
 

@@ -143,12 +143,16 @@ class Gate:
         if isinstance(handler, asgi.OpenHandler | asgi.SlowHandler):
             await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
             return
-        fault = _fault_of(handler) or _unavailable
+        fault, until = _fault_of(handler) or _unavailable, self._clock.monotonic() + self._limits.seconds
+        refused = await _refusal(handler, _call(scope, tail, caller))
+        if refused is not None:
+            await asgi.put(refused, send)
+            return
         if self.busy >= self._limits.concurrency:
             _TOO_MANY.inc()
             await asgi.put(fault(f"{self.busy} calls are in progress, which is the limit; try again"), send)
             return
-        in_flight = _InFlight(send, fault, self._clock.monotonic() + self._limits.seconds)
+        in_flight = _InFlight(send, fault, until)
         self._in_flight[in_flight] = None
         try:
             answer = await self._answer(handler, tail, caller, scope, receive, in_flight)
@@ -218,7 +222,7 @@ class Gate:
             headers = dict(scope.get("headers", ()))
             if int(headers.get(b"content-length", 0)) > self._limits.body:
                 raise _TooLarge
-            body = await self._body(receive, in_flight)
+            body = b"" if isinstance(handler, asgi.OwnRightsHandler) else await self._body(receive, in_flight)
             in_flight.is_read = True
             fault = _fault_of(handler) or _failed
             return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
@@ -281,6 +285,12 @@ class Gate:
             return asgi.text(f"the body did not arrive within {self._limits.seconds:g} s", 408, _CLOSE)
         _TOO_LONG.inc()
         return in_flight.fault(f"Aliquot has not answered within {self._limits.seconds:g} s; the work continues")
+
+
+async def _refusal(handler: asgi.Handler, call: asgi.Call) -> asgi.Response | None:
+    """What the handler's guard says of a caller, if it has one."""
+    guard = handler.guard if isinstance(handler, asgi.DecisionHandler | asgi.OwnRightsHandler) else None
+    return await guard(call) if guard is not None else None
 
 
 async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Response]) -> asgi.Response:

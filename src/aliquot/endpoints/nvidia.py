@@ -4,7 +4,7 @@ they are a part of the query API, if there is one."""
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
-from aliquot.endpoints.endpoint import Extender, Table, Wire, unguarded
+from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.query.api import QueryApi
 
@@ -35,7 +35,7 @@ class NvidiaEndpoint:
             compat=compat,
         )
         self._query = query
-        guard = query.guarded if query is not None else unguarded
+        guard = query.refusal_of_verb if query is not None else None
         self._extender = Extender(plane, self.name, forwarder, wire, guard)
 
     def routes(self) -> Table:

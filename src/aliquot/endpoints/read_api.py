@@ -5,9 +5,8 @@ calls of schedulers are answered in between.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -18,8 +17,9 @@ from aliquot.clock import rfc3339
 from aliquot.control import ControlPlane
 from aliquot.control.inputs.past_load import HOUR, SourcedHistory
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import ANYONE, Caller
+from aliquot.endpoints.asgi import Caller
 from aliquot.endpoints.own_rights import OwnRights
+from aliquot.endpoints.places import Places
 from aliquot.engine import Effort
 from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound, NotSent
@@ -90,8 +90,7 @@ class ReadApi:
         self._rights = rights
         self._most_histories = most_histories
         self._turn = asyncio.Lock()
-        self._reading = Counter[str]()
-        """Calls in progress, by caller."""
+        self._places = Places(MAX_READS, MAX_READS_OF_CALLER)
 
     def routes(self) -> dict[tuple[str, str], asgi.Handler]:
         reports: dict[str, Callable[[_Asked], Awaitable[Report]]] = {
@@ -121,7 +120,7 @@ class ReadApi:
             if trouble := self._plane.out_of_sync():
                 return _error("; ".join(trouble), 503)
             try:
-                with self._place_for(call):
+                with self._places.place_for(call):
                     return await self._encoded(await make(call))
             except _Withheld as error:
                 return _error(str(error), 403)
@@ -133,21 +132,6 @@ class ReadApi:
                 return _error(str(error), 503)
 
         return asgi.OwnRightsHandler(answer)
-
-    @contextmanager
-    def _place_for(self, call: asgi.Call) -> Iterator[None]:
-        """A place among the calls that wait for their answer. They share the port's places with schedulers, so they may
-        not take all, nor may one caller take those of the others. Raises Refused."""
-        who = call.address if call.caller is ANYONE else call.caller.name
-        if self._reading.total() >= MAX_READS or self._reading[who] >= MAX_READS_OF_CALLER:
-            raise Refused("too many reads are in progress; try again")
-        self._reading[who] += 1
-        try:
-            yield
-        finally:
-            self._reading[who] -= 1
-            if not self._reading[who]:
-                del self._reading[who]
 
     # -- rights
 

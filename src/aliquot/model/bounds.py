@@ -170,6 +170,8 @@ MAX_READS = 64
 """Concurrent calls at the read endpoints. They wait for their turn, and schedulers need the port's other places."""
 MAX_READS_OF_CALLER = 4
 """Those of one caller, so that it leaves places, turns and reviews to others."""
+MAX_LISTS_OF_CALLER = 16
+"""Lists of one caller at the query API, which has as many places as the read endpoints. Informers begin all at once."""
 MAX_STREAMS, MAX_STREAMS_OF_CALLER = 512, 256
 """Open watches on a port, and those of one caller. A port takes 1024 connections by default, and schedulers need some
 of them."""

@@ -47,7 +47,8 @@ class Query:
             return answer.status, answer.headers, json.loads(text) if text else None
 
     async def ask_as(self, caller: Caller, method: str, path: str, query: str = "") -> tuple[int, Any]:
-        answered = await self.api.answer(Call(path=path, query=query, caller=caller, method=method))
+        call = Call(path=path, query=query, caller=caller, method=method)
+        answered = await self.api.refusal_of(call) or await self.api.answer(call)
         if answered.stream is not None:
             await answered.stream.aclose()
             return answered.status, None

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot.embedded.api import resources
-from aliquot.endpoints.asgi import Call, Caller, CallerKind, Routes
+from aliquot.endpoints.asgi import Call, Caller, CallerKind, DecisionHandler, Routes
 from aliquot.endpoints.nvidia import NvidiaEndpoint
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.query.api import QueryApi
@@ -33,7 +33,10 @@ class Port:
         found = self.routes.find("POST", path)
         assert isinstance(found, tuple)
         body = msgspec.json.encode(names_call(wanting(1, "Tesla T4"), ["t4"]))
-        given = await found[0](Call(body=body, path=path, caller=caller, method="POST"))
+        call, handler = Call(body=body, path=path, caller=caller, method="POST"), found[0]
+        assert isinstance(handler, DecisionHandler)
+        assert handler.guard is not None
+        given = await handler.guard(call) or await handler(call)
         return given.status, msgspec.json.decode(given.body)
 
 

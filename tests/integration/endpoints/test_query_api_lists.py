@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from aliquot.endpoints.asgi import Caller
+from aliquot.model.bounds import MAX_LISTS_OF_CALLER, MAX_READS
 from tests.factories import make_cards
+from tests.fakes import BusyClock
 from tests.integration.endpoints.query import SEED, TABLE, Query, querying
 from tests.integration.room import Room
 
@@ -15,6 +18,11 @@ pytestmark = pytest.mark.embedded_only("the API server is in front of it, in tes
 PODS = f"{SEED}/podresources"
 TENANTS = "/apis/gpu.aliquot.io/v1alpha1"
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+
+@pytest.fixture
+def clock() -> BusyClock:
+    return BusyClock()
 
 
 async def place(room: Room, name: str, node: str, namespace: str = "default") -> None:
@@ -196,3 +204,47 @@ async def test_errors_are_status_objects(
     assert (status, headers["Content-Type"]) == (code, "application/json")
     assert (body["kind"], body["apiVersion"], body["status"]) == ("Status", "v1", "Failure")
     assert (body["reason"], body["code"]) == (reason, code)
+
+
+# -- many lists at once
+
+
+def master(name: str) -> Caller:
+    return Caller(name, frozenset(), ("system:masters",))
+
+
+async def test_schedulers_are_answered_while_a_list_selects_and_is_made(query: Query, clock: BusyClock) -> None:
+    clock.asked.clear()
+    clock.step = 1.0
+    await query.ask_as(master("jane"), "GET", PODS, "labelSelector=app=a")
+    clock.step = 0.0
+    assert clock.asked.count(0) == 2
+
+
+async def test_one_caller_leaves_places_to_others_and_all_to_schedulers(query: Query, clock: BusyClock) -> None:
+    clock.step = 1.0
+    mine = [query.ask_as(master("jane"), "GET", PODS) for _ in range(MAX_LISTS_OF_CALLER + 1)]
+    others = [query.ask_as(master(f"user-{number}"), "GET", PODS) for number in range(MAX_READS - MAX_LISTS_OF_CALLER)]
+    answers = await asyncio.gather(*mine, *others, query.ask_as(master("late"), "GET", PODS))
+    clock.step = 0.0
+    refused = [number for number, (status, _) in enumerate(answers) if status == 503]
+    assert refused == [MAX_LISTS_OF_CALLER, len(answers) - 1]
+    assert answers[-1][1]["details"] == {"retryAfterSeconds": 1}
+    assert (await query.ask_as(master("late"), "GET", PODS))[0] == 200
+
+
+async def test_lists_take_turns(query: Query, clock: BusyClock) -> None:
+    """With many lists at once, a scheduler still waits for one stretch, and not for one of each."""
+    clock.step, turns = 1.0, 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await asyncio.gather(*(query.ask_as(master(f"user-{number}"), "GET", PODS) for number in range(10)))
+    counting.cancel()
+    clock.step = 0.0
+    assert turns >= 10 * 2

@@ -24,7 +24,7 @@ from aliquot.kube import Client
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import MAX_READS, MAX_READS_OF_CALLER, MAX_REVIEWS, MAX_WAITING_REVIEWS
 from aliquot.model.load import CardLoad, NodeLoad, PodLoad
-from tests.fakes import FakeClock, ScriptedApi, answer, body, held, until
+from tests.fakes import BusyClock, FakeClock, ScriptedApi, answer, body, held, until
 from tests.integration.endpoints.serving import served
 from tests.integration.room import Room
 
@@ -33,16 +33,6 @@ LIST_PODS = Action("list", "pods")
 PLURALS = ["nodes", "pods", "queue", "waste", "quota", "history"]
 
 pytestmark = pytest.mark.embedded_only("the users are the test's own")
-
-
-class BusyClock(FakeClock):
-    """Each look at it takes `step` seconds."""
-
-    step = 0.0
-
-    def monotonic(self) -> float:
-        self._now += self.step
-        return self._now
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ class QueryPort:
 
     def _guarded(self, handler: asgi.Handler) -> asgi.Handler:
         is_open = isinstance(handler, asgi.OpenHandler)
-        return handler if is_open else asgi.OwnRightsHandler(self.api.guarded(handler), unavailable)
+        return handler if is_open else asgi.OwnRightsHandler(handler, unavailable, self.api.refusal_of_verb)
 
     def _renew(self) -> None:
         try:

@@ -1,5 +1,6 @@
 """The query API over HTTP: documents, objects, lists and watches, for each caller by its own rights in Kubernetes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import Caller, CallerKind
 from aliquot.endpoints.own_rights import OwnRights
+from aliquot.endpoints.places import Places
 from aliquot.endpoints.query.discovery import discovery
 from aliquot.endpoints.query.documents import preferred
 from aliquot.endpoints.query.feed import STEP, Feed, first_revision
@@ -39,7 +41,7 @@ from aliquot.endpoints.query.resources import QueryResource
 from aliquot.endpoints.status_answers import status_answer, unavailable
 from aliquot.errors import Refused
 from aliquot.kube.reviews import Action
-from aliquot.model.bounds import LONGEST_PATH, MAX_QUERY_EVENTS
+from aliquot.model.bounds import LONGEST_PATH, MAX_LISTS_OF_CALLER, MAX_QUERY_EVENTS, MAX_READS
 
 _STRETCH_SECONDS = 0.005
 _BATCH = 64
@@ -65,6 +67,8 @@ class QueryApi:
         self.store = Store(MAX_QUERY_EVENTS, first=first, step=STEP, keeps_dictionaries=False)
         self.feed = Feed(plane, self.store)
         self._documents = {**discovery(), **openapi()}
+        self._turn = asyncio.Lock()
+        self._places = Places(MAX_READS, MAX_LISTS_OF_CALLER)
         self._presenters: dict[_Presentation, Presenter] = {}
         """Few: a resource has a handful of presentations. Watches with the same one share its frames."""
 
@@ -72,29 +76,36 @@ class QueryApi:
         await self.feed.run()
 
     def routes(self) -> dict[tuple[str, str], asgi.Handler]:
-        return {asgi.OTHERWISE: asgi.OwnRightsHandler(self.answer, unavailable)}
+        return {asgi.OTHERWISE: asgi.OwnRightsHandler(self.answer, unavailable, self.refusal_of)}
 
-    def guarded(self, handler: asgi.Handler) -> asgi.Handler:
-        """A handler below this API for callers with the right to its path. Replicas have checked that already."""
+    async def refusal_of(self, call: asgi.Call) -> asgi.Response | None:
+        """The answer to a caller without the right to what it calls for."""
+        try:
+            if len(call.path) > LONGEST_PATH:
+                raise NoSuchPath
+            await self._require(call.caller, action_of(call.method, call.path, _query_of(call)))
+        except StatusError as error:
+            return status_answer(error)
+        except Refused as error:
+            return unavailable(str(error))
+        return None
 
-        async def answer(call: asgi.Call) -> asgi.Response:
-            if CallerKind.REPLICA not in call.caller.kinds:
-                await self._require(call.caller, action_of(call.method, call.path, {}))
-            return await handler(call)
-
-        return _with_status(answer)
+    async def refusal_of_verb(self, call: asgi.Call) -> asgi.Response | None:
+        """The same for what the port serves besides. Replicas have checked that already."""
+        return None if CallerKind.REPLICA in call.caller.kinds else await self.refusal_of(call)
 
     async def answer(self, call: asgi.Call) -> asgi.Response:
-        return await _with_status(self._answer)(call)
+        """The answer to a caller that `refusal_of` does not refuse."""
+        try:
+            return await self._answer(call)
+        except StatusError as error:
+            return status_answer(error)
+        except Refused as error:
+            return unavailable(str(error))
 
     async def _answer(self, call: asgi.Call) -> asgi.Response:
-        """Raises StatusError, and Refused if the rights of the caller cannot be found out now."""
-        if len(call.path) > LONGEST_PATH:
-            raise NoSuchPath
-        query: dict[str, str] = {}
-        for name, value in parse_qsl(call.query, keep_blank_values=True):
-            query.setdefault(name, value)
-        await self._require(call.caller, action_of(call.method, call.path, query))
+        """Raises StatusError, and Refused if too many lists are in progress."""
+        query = _query_of(call)
         path = call.path.rstrip("/") or "/"
         if path in self._documents:
             return self._document(call, path)
@@ -143,7 +154,9 @@ class QueryApi:
         if lists.flag(query, "watch"):
             original = is_original(target.resource, form, query)
             return self._watch(target, _Presentation(target.resource, form, include, original), query)
-        return await self._list(target, self._presenter(_Presentation(target.resource, form, include)), query)
+        presenter = self._presenter(_Presentation(target.resource, form, include))
+        with self._places.place_for(call):
+            return await self._list(target, presenter, query)
 
     def _presenter(self, wanted: _Presentation) -> Presenter:
         made = self._presenters.get(wanted)
@@ -164,17 +177,18 @@ class QueryApi:
         return asgi.Response(b"", stream=watch.frames())
 
     async def _list(self, target: Target, presenter: Presenter, query: Mapping[str, str]) -> asgi.Response:
-        """Schedulers are answered between two stretches of a long list."""
+        """Schedulers are answered between two stretches of a long list, and of one list at a time."""
         chosen = lists.selection(target.resource, target.namespace, "", query)
-        listing, found, parts = lists.listing(self.store, target.resource, query), list[Stored](), list[bytes]()
-        async for batch in self._with_pauses(listing.items):
-            found += filter(chosen, batch)
-            if listing.enough is not None and len(found) >= listing.enough:
-                break
-        page = listing.page(found[: listing.enough])
-        async for batch in self._with_pauses(page.items):
-            parts += map(presenter.item, batch)
-        return asgi.Response(presenter.whole(parts, page.metadata, b"\n"))
+        async with self._turn:
+            listing, found, parts = lists.listing(self.store, target.resource, query), list[Stored](), list[bytes]()
+            async for batch in self._with_pauses(listing.items):
+                found += filter(chosen, batch)
+                if listing.enough is not None and len(found) >= listing.enough:
+                    break
+            page = listing.page(found[: listing.enough])
+            async for batch in self._with_pauses(page.items):
+                parts += map(presenter.item, batch)
+            return asgi.Response(presenter.whole(parts, page.metadata, b"\n"))
 
     async def _with_pauses(self, items: list[Stored]) -> AsyncIterator[list[Stored]]:
         began = self._clock.monotonic()
@@ -188,18 +202,12 @@ class QueryApi:
         return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
 
 
-def _with_status(handler: asgi.Handler) -> asgi.Handler:
-    """A handler whose errors become `Status` objects."""
-
-    async def answer(call: asgi.Call) -> asgi.Response:
-        try:
-            return await handler(call)
-        except StatusError as error:
-            return status_answer(error)
-        except Refused as error:
-            return unavailable(str(error))
-
-    return answer
+def _query_of(call: asgi.Call) -> dict[str, str]:
+    """Of a name that comes twice, the first value counts, as in Go."""
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(call.query, keep_blank_values=True):
+        query.setdefault(name, value)
+    return query
 
 
 def _accept(call: asgi.Call) -> str:
