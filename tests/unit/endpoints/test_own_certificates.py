@@ -148,3 +148,15 @@ def test_the_original_s_secret_is_taken_over() -> None:
 def test_an_unusable_secret_is_recognized(change: dict[str, bytes]) -> None:
     with pytest.raises(BadRecord):
         Bundle.read({**fresh(TERMS, START).data(), **change})
+
+
+def test_what_a_fast_clock_made_is_replaced_when_the_clock_is_right_again() -> None:
+    years, hour = timedelta(days=4000), timedelta(hours=1)
+    assert not fresh(TERMS, START + years).can_sign(START)
+    assert fresh(TERMS, START + hour).can_sign(START), "clocks differ a little"
+    right = fresh(TERMS, START)
+    early = renewed(right, TERMS, right.pair.until - hour, switch=False)
+    assert early.ca == right.ca
+    assert not trusts(early.trusted(), early.pair, START)
+    healed = renewed(early, TERMS, START, switch=False)
+    assert trusts(healed.trusted(), healed.pair, START)

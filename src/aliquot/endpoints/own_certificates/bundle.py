@@ -88,8 +88,8 @@ class Bundle:
         return cls(ca, own, next_ca, former)
 
     def can_sign(self, now: datetime) -> bool:
-        """Whether the CA is valid: it can renew an expired certificate."""
-        return now < self.ca.until
+        """Whether the CA is valid: it can renew an expired certificate. One that a fast clock made is not valid yet."""
+        return self.ca.valid_from <= now < self.ca.until
 
     def wants_to_switch(self, terms: Terms, now: datetime) -> bool:
         """Whether the next CA should sign from now on, if the API server knows it."""
@@ -114,7 +114,8 @@ def renewed(bundle: Bundle, terms: Terms, now: datetime, *, switch: bool) -> Bun
         return Bundle(bundle.next_ca, issue(bundle.next_ca, terms.names, now, terms.lifetime), former=former)
     if bundle.next_ca is None and bundle.ca.until - now < _RENEW_CA_LIFETIMES * terms.lifetime:
         bundle = replace(bundle, next_ca=_new_ca(terms, now))
-    if bundle.pair.until - now < _RENEW_SHARE * terms.lifetime or not bundle.pair.serves(terms.names):
+    is_due = bundle.pair.until - now < _RENEW_SHARE * terms.lifetime or bundle.pair.valid_from > now
+    if is_due or not bundle.pair.serves(terms.names):
         bundle = replace(bundle, pair=issue(bundle.ca, terms.names, now, terms.lifetime))
     return bundle
 

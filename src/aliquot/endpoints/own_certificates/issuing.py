@@ -49,7 +49,11 @@ class KeyPair:
     @property
     def since(self) -> datetime:
         """When it was made."""
-        return self._x509().not_valid_before_utc + _CLOCKS_DIFFER
+        return self.valid_from + _CLOCKS_DIFFER
+
+    @property
+    def valid_from(self) -> datetime:
+        return self._x509().not_valid_before_utc
 
     @property
     def until(self) -> datetime:
