@@ -82,7 +82,7 @@ def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings)
     except BadDemand as error:
         return Verdict(Cause.BAD_REQUEST, Outlook.NEVER, str(error))
     if demand is None:
-        return Verdict(Cause.NO_GPU, Outlook.SETTLED, "the pod asks for no card, so Aliquot does not hold it back")
+        return Verdict(Cause.NO_GPU, Outlook.SETTLED, "the pod asks for none, so Aliquot does not hold it back")
     if around.serves is not None and not around.serves(pod):
         name = pod.spec.scheduler_name or "default-scheduler"
         sentence = (

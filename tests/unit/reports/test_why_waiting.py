@@ -357,7 +357,7 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             id="a node that could take it counts more than one that never can",
         ),
         pytest.param(lambda: SmallCluster(), {}, Cause.NO_NODE, NEVER, "no node has a card", id="no node"),
-        pytest.param(cluster(), {"limits": {"cpu": "1"}}, Cause.NO_GPU, Outlook.SETTLED, "no card", id="no GPU"),
+        pytest.param(cluster(), {"limits": {"cpu": "1"}}, Cause.NO_GPU, Outlook.SETTLED, "asks for none", id="no GPU"),
     ],
 )
 def test_the_dominant_cause_is_named_and_whether_waiting_helps(
