@@ -219,11 +219,11 @@ class GaugeTable:
 _QUOTA_LABELS = ("measure", "model", "namespace")
 QUOTA_USED = GaugeTable(
     "aliquot_quota_used",
-    "What a namespace uses of a model, in the unit of its quota: cards, MiB or % of cores.",
+    "What a namespace uses of a model: cards, bytes of memory, or cores in cards.",
     _QUOTA_LABELS,
 )
 QUOTA_LIMIT = GaugeTable(
-    "aliquot_quota_limit", "What a namespace may use of a model, in the unit of its quota.", _QUOTA_LABELS
+    "aliquot_quota_limit", "What a namespace may use of a model, in the same units.", _QUOTA_LABELS
 )
 QUOTA_HIDDEN = Gauge(
     "aliquot_quota_hidden_limits",

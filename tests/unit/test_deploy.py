@@ -290,6 +290,40 @@ def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path, secret
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
 
 
+MONITORS = DEPLOY / "monitoring" / "monitors.yaml"
+
+
+def test_prometheus_finds_the_servers_and_proves_who_it_is(secret: Path) -> None:
+    (monitor,) = _of_kind(MONITORS, "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    path = DEPLOY / "native" / "server.yaml"
+    (service,) = _of_kind(path, "Service")
+    (deployment,) = _of_kind(path, "Deployment")
+    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (port,) = (port for port in service["spec"]["ports"] if port["name"] == endpoint["port"])
+    spec = deployment["spec"]["template"]["spec"]
+    shown = yaml.safe_load(_checked(spec["containers"][0], secret).output)
+    assert port["targetPort"] == shown["endpoints"]["native"]["port"]
+    assert (endpoint["scheme"], endpoint["honorLabels"]) == ("https", True)
+    assert endpoint["bearerTokenFile"]
+    tls = endpoint["tlsConfig"]
+    assert tls["ca"]["secret"]["name"] == spec["volumes"][0]["secret"]["secretName"]
+    assert (secret / tls["ca"]["secret"]["key"]).exists()
+    assert tls["serverName"] == shown["replicas"]["tlsName"]
+
+
+def test_prometheus_finds_the_agents() -> None:
+    (monitor,) = _of_kind(MONITORS, "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (daemon_set,) = _of_kind(DEPLOY / "agent.yaml", "DaemonSet")
+    template = daemon_set["spec"]["template"]
+    assert monitor["metadata"]["namespace"] == daemon_set["metadata"]["namespace"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+    assert endpoint["honorLabels"]
+
+
 @pytest.mark.parametrize("path", [path for path in SERVERS if path.parent.name != "native"], ids=_name)
 def test_an_account_in_an_originals_place_has_all_rights_of_aliquots_server(path: Path) -> None:
     def bound(file: Path, account: tuple[str, str]) -> set[tuple[str, ...]]:

@@ -346,4 +346,6 @@ def _policies(said: _Said) -> str:
 
 def _nearest(before: str, word: str, known: Sequence[str], after: str = "") -> str:
     near = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"do you mean {before}{near[0]}{after}?" if near else f"known keys are {before}{{{', '.join(known)}}}{after}"
+    if near:
+        return f"did you mean {before}{near[0]}{after}?"
+    return f"known keys are {before}{{{', '.join(known)}}}{after}"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from fractions import Fraction
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Histogram
 
@@ -11,7 +12,12 @@ from aliquot.clock import Clock
 from aliquot.control import ControlPlane, Role
 from aliquot.endpoints import asgi
 from aliquot.endpoints.gathering import gather
-from aliquot.model.bounds import MAX_SHOWN_LIMITS
+from aliquot.engine.quotas.quota_map import Measure
+from aliquot.model import CORES
+from aliquot.model.bounds import MAX_SHOWN_LIMITS, MIB
+
+_UNITS = {Measure.CARDS: Fraction(1), Measure.MEMORY: Fraction(MIB), Measure.CORES: Fraction(1, CORES)}
+"""What a quota counts, in cards and bytes."""
 
 
 def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
@@ -71,9 +77,9 @@ def _read_server(plane: ControlPlane) -> None:
 
 def _read_quotas(plane: ControlPlane) -> None:
     lines = [
-        ((line.measure.value, line.model, namespace), float(line.used), line.limit)
+        ((line.measure.name.lower(), line.model, namespace), line, _UNITS[line.measure])
         for namespace, line in plane.cluster.quota_lines(MAX_SHOWN_LIMITS)
     ]
-    metrics.QUOTA_USED.rows = [(labels, used) for labels, used, _ in lines]
-    metrics.QUOTA_LIMIT.rows = [(labels, limit) for labels, _, limit in lines]
+    metrics.QUOTA_USED.rows = [(labels, float(line.used * unit)) for labels, line, unit in lines]
+    metrics.QUOTA_LIMIT.rows = [(labels, float(line.limit * unit)) for labels, line, unit in lines]
     metrics.QUOTA_HIDDEN.set(plane.cluster.quotas.limits - len(lines))

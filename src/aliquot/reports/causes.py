@@ -55,12 +55,16 @@ class Outlook(Enum):
     NOT_NOW = "Not now"
     """It fits when pods end, or when what is broken works again."""
     FITS = "Fits now"
-    SETTLED = "Placed"
+    SETTLED = "Settled"
     """The pod does not wait, or not for us."""
 
     @property
     def key(self) -> str:
         return self.name.lower()
+
+
+_SETTLED = {Cause.BOUND: "Placed", Cause.ENDED: "Ended", Cause.NO_GPU: "Not for a card"}
+"""How the sentence about a pod begins that we do not hold back."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        return f"{self.outlook.value}: {self.sentence}"
+        return f"{_SETTLED.get(self.cause, self.outlook.value)}: {self.sentence}"
 
 
 OF_REASON = {

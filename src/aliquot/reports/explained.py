@@ -12,7 +12,7 @@ from aliquot.errors import BadDemand
 from aliquot.model import Pod, Slice
 from aliquot.model.pending_pod import PendingPod
 from aliquot.model.records import PLACEMENT
-from aliquot.reports.causes import Cause, Outlook, Verdict
+from aliquot.reports.causes import Cause, Verdict
 from aliquot.reports.closed_nodes import ClosedNodes
 from aliquot.reports.pods import recorded_placement
 from aliquot.reports.report import Report
@@ -23,6 +23,8 @@ _MAX_NODES_SHOWN = 3
 """In a small cluster, every node is shown card by card."""
 
 _MAX_CHANGES = 3
+
+_DOES_NOT_WAIT = (Cause.BOUND.value, Cause.ENDED.value)
 
 MayRead = Callable[[str], bool]
 """Whether the caller may read the pods of a namespace."""
@@ -54,7 +56,7 @@ class Explained(Report, frozen=True, kw_only=True):
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        waits = "" if self.outlook == Outlook.SETTLED.key else " waits"
+        waits = "" if self.cause in _DOES_NOT_WAIT else " waits"
         yield f"{self.pod}{waits}. {self.message}"
         if self.needs:
             yield f"It needs {self.needs}."

@@ -82,7 +82,7 @@ def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings)
     except BadDemand as error:
         return Verdict(Cause.BAD_REQUEST, Outlook.NEVER, str(error))
     if demand is None:
-        return Verdict(Cause.NO_GPU, Outlook.SETTLED, "the pod asks for no card, so Aliquot does not hold it back")
+        return Verdict(Cause.NO_GPU, Outlook.SETTLED, "the pod asks for none, so Aliquot does not hold it back")
     if around.serves is not None and not around.serves(pod):
         name = pod.spec.scheduler_name or "default-scheduler"
         sentence = (
@@ -90,9 +90,10 @@ def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings)
         )
         return Verdict(Cause.OTHER_SCHEDULER, Outlook.NEVER, sentence)
     if unserved := sorted(asked_resources(pod, demand.dialect) - offered):
-        if not _ours(cluster, offered):
+        near = _nearest_offered(cluster, offered, unserved)
+        if not near:
             return _NO_NODE
-        sentence = f"no node serves {' or '.join(unserved)}; the nodes offer {_ours(cluster, offered)}"
+        sentence = f"no node serves {' or '.join(unserved)}; the nodes offer {near}"
         return Verdict(Cause.NOT_SERVED, Outlook.NEVER, sentence)
     if volumes := about_volumes(refusal_of_scheduler(pod)):
         claims = f" (PersistentVolumeClaims: {', '.join(pod.claims)})" if pod.claims else ""
@@ -100,10 +101,13 @@ def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings)
     return demand
 
 
-def _ours(cluster: ClusterState, offered: Collection[str]) -> str:
-    """The resources of our dialects among those that nodes offer."""
+def _nearest_offered(cluster: ClusterState, offered: Collection[str], asked: Collection[str]) -> str:
+    """Other resources of our dialects that nodes offer. Those with the prefix of what the pod asks for alone, if there
+    are any: a cluster with several dialects offers very many."""
     ours = {resource.name for dialect in cluster.dialects.values() for resource in dialect.resources}
-    return ", ".join(sorted(ours.intersection(offered)))
+    names = sorted(ours.intersection(offered).difference(asked))
+    prefixes = {name.partition("/")[0] for name in asked}
+    return ", ".join([name for name in names if name.partition("/")[0] in prefixes] or names)
 
 
 def _settled(pod: PendingPod) -> Verdict | None:
@@ -170,8 +174,8 @@ class _Closest:
         (cause, what), _ = min(first.items(), key=lambda item: (-item[1], item[0][0].value, item[0][1]))
         having = [name for name, each in found.items() if each[0].cause is cause and each[0].what == what]
         is_forever = all(found[name][0].is_forever for name in having)
-        where = "with room on their cards" if fits else "that could take the pod"
-        return Verdict(cause, *_closed_words(cause, what, having, where, is_forever=is_forever), tuple(having))
+        words = _closed_words(cause, what, having, fits=fits, is_forever=is_forever)
+        return Verdict(cause, *words, tuple(having))
 
     def _is_open(self, name: str) -> bool:
         return not self._obstacles(name, fits=False)
@@ -211,9 +215,10 @@ class _Closest:
             case Cause.NO_NODE:
                 return _NO_NODE.sentence
             case Cause.NOT_SERVED:
-                names = " or ".join(sorted(asked_resources(self._pod, self._demand.dialect)))
-                offered = offered_resources(self._around.nodes.values())
-                return f"no node serves {names} to pods like this; the nodes offer {_ours(self._cluster, offered)}"
+                asked = sorted(asked_resources(self._pod, self._demand.dialect))
+                near = _nearest_offered(self._cluster, offered_resources(self._around.nodes.values()), asked)
+                hint = f"; the nodes offer {near}" if near else ""
+                return f"no node serves {' or '.join(asked)} to pods like this{hint}"
             case Cause.NOT_IN_QUOTA if reason is Reason.WRONG_POOL:
                 return f"the GPU quota of namespace {request.namespace} does not include the pool of any node"
             case Cause.NOT_IN_QUOTA:
@@ -254,32 +259,34 @@ class _Closest:
 
 
 def _closed_words(
-    cause: Cause, what: str, nodes: Sequence[str], where: str, *, is_forever: bool
+    cause: Cause, what: str, nodes: Sequence[str], *, fits: bool, is_forever: bool
 ) -> tuple[Outlook, str]:
     """Whether waiting helps where such an obstacle closes every node, and the sentence."""
+    none = "no node with room on its cards" if fits else "no node that could take the pod"
+    those = "the nodes with room on their cards" if fits else "the nodes that could take the pod"
     match cause:
         case Cause.TAINT:
-            return Outlook.NEVER, f"the nodes {where} have the taint {what}, which the pod does not tolerate"
+            return Outlook.NEVER, f"{those} have the taint {what}, which the pod does not tolerate"
         case Cause.NODE_SELECTOR:
-            return Outlook.NEVER, f"no node {where} matches the pod's node selector or affinity"
+            return Outlook.NEVER, f"{none} matches the pod's node selector or affinity"
         case Cause.CORDONED:
-            return Outlook.NOT_NOW, f"the nodes {where} are cordoned ({_some(nodes)})"
+            return Outlook.NOT_NOW, f"{those} are cordoned ({_some(nodes)})"
         case Cause.NOT_READY:
-            return Outlook.NOT_NOW, f"the nodes {where} are not ready ({_some(nodes)})"
+            return Outlook.NOT_NOW, f"{those} are not ready ({_some(nodes)})"
         case Cause.AGENT_SILENT:
             return (
                 Outlook.NOT_NOW,
-                f"the agent is silent on the nodes {where} ({_some(nodes)}), so kubelet offers no {what}",
+                f"the agent is silent on {those} ({_some(nodes)}), so kubelet offers no {what}",
             )
         case Cause.NO_DEVICES:
-            return Outlook.NOT_NOW, f"kubelet has too few devices of {what} left on the nodes {where}"
+            return Outlook.NOT_NOW, f"kubelet has too few devices of {what} left on {those}"
         case Cause.PODS:
-            return Outlook.NOT_NOW, f"the nodes {where} run as many pods as they may"
+            return Outlook.NOT_NOW, f"{those} run as many pods as they may"
         case _:
             name = {Cause.CPU: "CPU"}.get(cause, what)
             if is_forever:
-                return Outlook.NEVER, f"no node {where} has as much {name} as the pod requests"
-            return Outlook.NOT_NOW, f"the nodes {where} have too little {name} left"
+                return Outlook.NEVER, f"{none} has as much {name} as the pod requests"
+            return Outlook.NOT_NOW, f"{those} have too little {name} left"
 
 
 def _wanted(models: Iterable[ModelConstraint]) -> str:

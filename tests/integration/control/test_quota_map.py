@@ -184,14 +184,15 @@ async def test_map_and_key_can_be_elsewhere(scripted: ScriptedApi, client: Clien
 
 async def test_what_is_used_of_each_quota_can_be_seen(room: Room) -> None:
     await room.add_node()
-    limits = {"quota": {"T4": 2}, "memory": {"T4": "15Gi"}}
+    limits = {"quota": {"T4": 2}, "memory": {"T4": "15Gi"}, "cores": {"T4": 150}}
     await write_quota(room, json.dumps({"default": limits, "team": {"quota": {"T4": 1}}}))
     await room.commit(await room.add_pod("p", 3), "n1")
     (call,) = [answer for (_, path), answer in routes(room.plane).items() if path == "/metrics"]
     shown = (await call(Call())).body.decode()
     assert 'aliquot_quota_used{measure="cards",model="T4",namespace="default"} 0.2' in shown
-    assert 'aliquot_quota_used{measure="MiB",model="T4",namespace="default"} 3072.0' in shown
-    assert 'aliquot_quota_limit{measure="MiB",model="T4",namespace="default"} 15360.0' in shown
+    assert f'aliquot_quota_used{{measure="memory",model="T4",namespace="default"}} {3 * 2.0**30!r}' in shown
+    assert f'aliquot_quota_limit{{measure="memory",model="T4",namespace="default"}} {15 * 2.0**30!r}' in shown
+    assert 'aliquot_quota_limit{measure="cores",model="T4",namespace="default"} 1.5' in shown
     assert 'aliquot_quota_used{measure="cards",model="T4",namespace="team"} 0.0' in shown
     room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", "gpuquota", DeleteRequest())
     await is_seen(room.api, room.plane.quota_map.informer, "gpuquota")

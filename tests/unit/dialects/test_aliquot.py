@@ -181,13 +181,13 @@ def test_wishes_are_read_on_pods_of_other_dialects_too() -> None:
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        pytest.param("aliquot.io/modle", "is unknown; do you mean aliquot.io/model", id="misspelt"),
+        pytest.param("aliquot.io/modle", "is unknown; did you mean aliquot.io/model", id="misspelt"),
         pytest.param("aliquot.io/x", "is unknown; known keys are aliquot.io/{model, ", id="nothing near"),
         pytest.param("aliquot.io/cores", "is for pods that ask for aliquot.io/gpu", id="a size"),
         pytest.param("aliquot.io/together", "is for pods that ask for aliquot.io/gpu", id="together"),
         pytest.param("memory.aliquot.io/main", "is for pods that ask for aliquot.io/gpu", id="a container's size"),
-        pytest.param("modle.aliquot.io/main", "do you mean aliquot.io/model", id="a wish for a container"),
-        pytest.param("model.aliquot.io/main", "do you mean aliquot.io/model", id="one that is spelt well"),
+        pytest.param("modle.aliquot.io/main", "did you mean aliquot.io/model", id="a wish for a container"),
+        pytest.param("model.aliquot.io/main", "did you mean aliquot.io/model", id="one that is spelt well"),
     ],
 )
 def test_on_pods_of_other_dialects_only_wishes_are_ours(key: str, text: str) -> None:
@@ -253,8 +253,8 @@ BAD: list[Any] = [
     pytest.param({"topology": "near"}, "aliquot.io/topology: 'near' is not one of any, numa, nvlink", id="no topology"),
     pytest.param({"gpu-policy": "Best!"}, "aliquot.io/gpu-policy: 'Best!' is not the name", id="no policy"),
     pytest.param({"node-policy": ""}, "aliquot.io/node-policy: '' is not a comma-separated list", id="no name"),
-    pytest.param({"core": "5"}, r"annotation aliquot.io/core is unknown; do you mean aliquot.io/cores\?", id="core"),
-    pytest.param({"gpu-memory": "5"}, "do you mean aliquot.io/memory", id="gpu-memory"),
+    pytest.param({"core": "5"}, r"annotation aliquot.io/core is unknown; did you mean aliquot.io/cores\?", id="core"),
+    pytest.param({"gpu-memory": "5"}, "did you mean aliquot.io/memory", id="gpu-memory"),
     pytest.param({"numa": "true"}, "annotation aliquot.io/numa is unknown", id="unheard of"),
     pytest.param(
         {"xyzzy": "5"}, r"aliquot.io/xyzzy is unknown; known keys are aliquot.io/\{cores, memory", id="far off"
@@ -270,11 +270,11 @@ def test_a_bad_annotation_is_refused_by_its_name(words: dict[str, str], text: st
 
 BAD_FOR_ONE: list[Any] = [
     pytest.param({"cores.aliquot.io/main": "x"}, "cores.aliquot.io/main: 'x' is not", id="a bad value"),
-    pytest.param({"core.aliquot.io/main": "1"}, r"do you mean cores.aliquot.io/main\?", id="a word misspelt"),
+    pytest.param({"core.aliquot.io/main": "1"}, r"did you mean cores.aliquot.io/main\?", id="a word misspelt"),
     pytest.param({"model.aliquot.io/main": "T4"}, "annotation model.aliquot.io/main is unknown", id="a wish of one"),
     pytest.param(
         {"cores.aliquot.io/mian": "1"},
-        r"no container mian asks for aliquot.io/gpu; do you mean cores.aliquot.io/main\?",
+        r"no container mian asks for aliquot.io/gpu; did you mean cores.aliquot.io/main\?",
         id="a container misspelt",
     ),
     pytest.param(

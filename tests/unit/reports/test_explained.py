@@ -133,6 +133,20 @@ default/own. Placed: the pod is bound to n1
     )
 
 
+def test_a_pod_that_is_not_on_a_node_is_not_called_placed() -> None:
+    small = SmallCluster(node())
+    foreign = waiting(limits={"amd.com/gpu": "1"})
+    failed = waiting()
+    failed = structs.replace(failed, status=structs.replace(failed.status, phase="Failed"))
+
+    told = [explain_pod(small.state, pod, small.around(), lambda _: True).text() for pod in (foreign, failed)]
+
+    assert told == [
+        "default/p waits. Not for a card: the pod asks for none, so Aliquot does not hold it back",
+        "default/p. Ended: the pod has ended or is terminating",
+    ]
+
+
 class Forgetful:
     def record(self, event: StateEvent | Decided) -> None:
         """Nobody reads this log."""

@@ -86,6 +86,14 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             id="the nodes serve another dialect",
         ),
         pytest.param(
+            cluster(node("n1", capacity={"aliyun.com/gpu-mem": "30", "nvidia.com/gpu": "2"})),
+            {"limits": {"nvidia.com/mig-7g.80gb": "1"}},
+            Cause.NOT_SERVED,
+            NEVER,
+            "no node serves nvidia.com/mig-7g.80gb; the nodes offer nvidia.com/gpu",
+            id="the nodes serve another resource of the dialect",
+        ),
+        pytest.param(
             cluster(node("n1", labels={"dialect.aliquot.io/gpushare": "true"}, capacity={"nvidia.com/gpu": "2"})),
             {"limits": {"nvidia.com/gpu": "1"}},
             Cause.NOT_SERVED,
@@ -173,7 +181,12 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             id="cordoned",
         ),
         pytest.param(
-            cluster(), {"nodeSelector": {"disk": "ssd"}}, Cause.NODE_SELECTOR, NEVER, "node selector", id="a selector"
+            cluster(),
+            {"nodeSelector": {"disk": "ssd"}},
+            Cause.NODE_SELECTOR,
+            NEVER,
+            "no node with room on its cards matches the pod's node selector",
+            id="a selector",
         ),
         pytest.param(
             cluster(node("n1", labels={"zone": "a"})),
@@ -344,7 +357,7 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
             id="a node that could take it counts more than one that never can",
         ),
         pytest.param(lambda: SmallCluster(), {}, Cause.NO_NODE, NEVER, "no node has a card", id="no node"),
-        pytest.param(cluster(), {"limits": {"cpu": "1"}}, Cause.NO_GPU, Outlook.SETTLED, "no card", id="no GPU"),
+        pytest.param(cluster(), {"limits": {"cpu": "1"}}, Cause.NO_GPU, Outlook.SETTLED, "asks for none", id="no GPU"),
     ],
 )
 def test_the_dominant_cause_is_named_and_whether_waiting_helps(
