@@ -57,13 +57,20 @@ class Watch:
     """A watch. An error during the watch goes into the stream, as on the real server."""
 
     def __init__(
-        self, store: Store, resource: ServedResource, chosen: Selection, presenter: Presenter, options: WatchOptions
+        self,
+        store: Store,
+        resource: ServedResource,
+        chosen: Selection,
+        presenter: Presenter,
+        options: WatchOptions,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
     ) -> None:
         self._store = store
         self._resource = resource
         self._chosen = chosen
         self._presenter = presenter
         self._options = options
+        self._bookmark_seconds = bookmark_seconds
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Lines until the timeout, the server's end, or a 410 frame for a watcher that fell behind."""
@@ -76,8 +83,13 @@ class Watch:
             for lines in self._initial(items, revision):
                 yield lines
                 await asyncio.sleep(0)  # others have their turn
+            bookmark_at = loop.time() + self._bookmark_seconds
             while not cursor.ended and (left := end - loop.time()) > 0:
-                yield self._lines(await cursor.next(min(left, BOOKMARK_SECONDS)))
+                events = await cursor.next(min(left, max(0.0, bookmark_at - loop.time())))
+                lines, is_due = self._lines(events), not events or loop.time() >= bookmark_at
+                if lines or is_due:
+                    bookmark_at = loop.time() + self._bookmark_seconds
+                yield lines or (self._bookmark(events) if is_due else b"")
         except StatusError as error:
             yield frame("ERROR", encode(error.status()))
 
@@ -99,9 +111,13 @@ class Watch:
             yield frame("BOOKMARK", self._presenter.bookmark(revision, _INITIAL_EVENTS_END))
 
     def _lines(self, events: list[StoreEvent]) -> bytes:
-        if not events:
-            if not self._options.bookmarks:
-                return b""
-            return frame("BOOKMARK", self._presenter.bookmark(self._store.revision, {}))
         seen = (seen_through(self._chosen, event) for event in events)
         return b"".join(self._presenter.frame(change, item) for change, item in filter(None, seen))
+
+    def _bookmark(self, events: list[StoreEvent]) -> bytes:
+        """Where a watcher that has seen none of these events can go on. On a busy cluster, its own last event may be too
+        old for that."""
+        if not self._options.bookmarks:
+            return b""
+        revision = events[-1].revision if events else self._store.revision
+        return frame("BOOKMARK", self._presenter.bookmark(revision, {}))

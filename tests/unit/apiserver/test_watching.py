@@ -60,6 +60,26 @@ async def test_what_happens_while_the_first_objects_are_sent_comes_after_them() 
     await stream.aclose()
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_watcher_of_few_objects_gets_bookmarks_of_the_events_that_it_does_not_see(wanted: bool) -> None:
+    store = Store()
+    chosen, options = Selection(name="a"), options_of({"resourceVersion": "0", "allowWatchBookmarks": str(wanted)})
+    stream = Watch(store, THINGS, chosen, presenter(), options, bookmark_seconds=0.0).frames()
+    await anext(stream)
+    store.put(COLLECTION, thing("a", 1))
+    store.put(COLLECTION, thing("b", 1))
+    (added,) = await frames(stream, 1)
+    store.put(COLLECTION, thing("b", 2))
+    lines = await anext(stream)
+    assert added["type"] == "ADDED"
+    if wanted:
+        bookmark = json.loads(lines)
+        assert (bookmark["type"], bookmark["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", "3")
+    else:
+        assert lines == b""
+    await stream.aclose()
+
+
 async def test_watchers_share_the_bytes_of_a_frame() -> None:
     store, shared = Store(), presenter()
     streams = [watch(store, shared, resourceVersion="0") for _ in range(2)]
