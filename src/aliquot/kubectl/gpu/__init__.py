@@ -4,9 +4,12 @@ A command is a module with `EPILOG` (an example), `add_options(parser)` and `run
 """
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from typing import NoReturn
 
 COMMANDS = {
     "nodes": "Show nodes and their cards: what is allocated, what is used.",
@@ -44,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         complete(words[1:])
         return
     options = parse(words, COMMANDS)
-    sys.exit(_run(options.command, options))
+    code = _run(options.command, options)
+    if arguments is None:
+        _leave(code)
+    sys.exit(code)
 
 
 def _run(name: str, options: object) -> int:
@@ -60,8 +66,15 @@ def _run(name: str, options: object) -> int:
         say(f"error: {error}")
         return 1
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        sys.stderr.close()
         return 0
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once. Python would free one object after another, a tenth of the time of a short command."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code)
