@@ -60,6 +60,7 @@ async def test_the_service_leads_to_the_port_and_has_the_name_in_the_certificate
     assert (port["targetPort"], listened["containerPort"]) == (listened["name"], config.endpoints.nvidia.port)
     labels = of_kind("StatefulSet")["nvidia-gpu-scheduler"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"] == labels
+    assert service["spec"]["sessionAffinity"] == "ClientIP", "a watch reaches the replica that answered the list"
     for probe in ("readinessProbe", "livenessProbe"):
         assert container("StatefulSet")[probe]["httpGet"]["scheme"] == "HTTPS"
 
