@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot.embedded.api import resources
-from aliquot.endpoints.asgi import Call, Caller, CallerKind, DecisionHandler, Routes
+from aliquot.endpoints.asgi import Call, Caller, CallerKind, DecisionHandler, OwnRightsHandler, Routes
 from aliquot.endpoints.nvidia import NvidiaEndpoint
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.query.api import QueryApi
@@ -30,11 +30,13 @@ class Port:
         self.routes = Routes(NvidiaEndpoint(room.plane, query=query).routes())
 
     async def post(self, caller: Caller, path: str) -> tuple[int, Any]:
-        found = self.routes.find("POST", path)
+        return await self.ask(caller, "POST", path, msgspec.json.encode(names_call(wanting(1, "Tesla T4"), ["t4"])))
+
+    async def ask(self, caller: Caller, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+        found = self.routes.find(method, path)
         assert isinstance(found, tuple)
-        body = msgspec.json.encode(names_call(wanting(1, "Tesla T4"), ["t4"]))
-        call, handler = Call(body=body, path=path, caller=caller, method="POST"), found[0]
-        assert isinstance(handler, DecisionHandler)
+        call, handler = Call(body=body, path=path, caller=caller, method=method), found[0]
+        assert isinstance(handler, DecisionHandler | OwnRightsHandler)
         assert handler.guard is not None
         given = await handler.guard(call) or await handler(call)
         return given.status, msgspec.json.decode(given.body)
@@ -98,3 +100,11 @@ async def test_without_an_answer_to_the_review_nothing_is_decided(room: Room, po
     room.api.script("POST", "subjectaccessreviews", *[answer(503)] * 20)
     status, body = await port.post(SCHEDULER, f"{PREFIX}/filter")
     assert (status, body["kind"], body["reason"]) == (503, "Status", "ServiceUnavailable")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_another_method_is_refused_as_in_every_api_server(port: Port, method: str) -> None:
+    master = Caller("admin", frozenset(), ("system:masters",))
+    for caller, code, reason in ((master, 405, "MethodNotAllowed"), (STRANGER, 403, "Forbidden")):
+        status, body = await port.ask(caller, method, f"{PREFIX}/filter")
+        assert (status, body["kind"], body["reason"]) == (code, "Status", reason)
