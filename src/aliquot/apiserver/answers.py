@@ -66,16 +66,17 @@ class Presenter:
         return _filled(table(self._resource.table, metadata), "rows", items, ending)
 
     def frame(self, change: EventType, stored: Stored) -> bytes:
-        """A line of a watch."""
+        """A line of a watch about an event, which is a moment ago."""
         key = change.value, stored.revision
         made = self._frames.get(key)
         if made is None:
-            made = self._frames[key] = self._made_frame(change, stored)
+            made = self._frames[key] = self.new_frame(change, stored)
             if len(self._frames) > _KEPT_FRAMES:
                 del self._frames[next(iter(self._frames))]
         return made
 
-    def _made_frame(self, change: EventType, stored: Stored) -> bytes:
+    def new_frame(self, change: EventType, stored: Stored) -> bytes:
+        """A line of a watch about an object as it is now: the ages in a Table are of this moment."""
         return frame(change, self.one(stored))
 
     def bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:

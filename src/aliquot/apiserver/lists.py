@@ -63,7 +63,8 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name, "").lower() in ("true", "1")
+    """As in Kubernetes, any value but `false` and `0` is true, and so is an empty one."""
+    return query.get(name, "0").lower() not in ("false", "0")
 
 
 @dataclass(frozen=True, slots=True)

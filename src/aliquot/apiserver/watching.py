@@ -94,7 +94,7 @@ class Watch:
         """In pieces: a slow reader holds one of them in memory, and not all."""
         for begin in range(0, len(items), BATCH):
             chosen = (item for item in items[begin : begin + BATCH] if self._chosen(item))
-            yield b"".join(self._presenter.frame(EventType.ADDED, item) for item in chosen)
+            yield b"".join(self._presenter.new_frame(EventType.ADDED, item) for item in chosen)
         if self._options.initial_events and self._options.bookmarks:
             yield frame("BOOKMARK", self._presenter.bookmark(revision, _INITIAL_EVENTS_END))
 

@@ -5,8 +5,12 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from aliquot.apiserver.answers import Presenter
-from aliquot.apiserver.lists import Selection
+from aliquot.apiserver.lists import Selection, flag
+from aliquot.apiserver.media import Form
+from aliquot.apiserver.objects import with_metadata
 from aliquot.apiserver.resources import ServedResource
 from aliquot.apiserver.store import Store
 from aliquot.apiserver.watching import Watch, options_of
@@ -68,3 +72,28 @@ async def test_watchers_share_the_bytes_of_a_frame() -> None:
     assert shared.frame(event.change, event.stored) is shared.frame(event.change, event.stored)
     for stream in streams:
         await stream.aclose()
+
+
+async def test_each_table_begins_with_ages_of_its_own_time() -> None:
+    store, now = Store(), [datetime(2026, 1, 1, 12, tzinfo=UTC)]
+    shared = Presenter(THINGS, form=Form.TABLE, clock=lambda: now[-1])
+    store.put(COLLECTION, with_metadata(thing("a", 1), creationTimestamp="2026-01-01T11:59:00Z"))
+
+    async def age() -> str:
+        stream = watch(store, shared)
+        (frame,) = await frames(stream, 1)
+        await stream.aclose()
+        (row,) = frame["object"]["rows"]
+        return str(row["cells"][-1])
+
+    assert await age() == "60s"
+    now.append(datetime(2026, 1, 3, 11, 59, tzinfo=UTC))
+    assert await age() == "2d"
+
+
+@pytest.mark.parametrize(
+    ("query", "is_set"),
+    [({}, False), ({"watch": "0"}, False), ({"watch": "False"}, False), ({"watch": ""}, True), ({"watch": "yes"}, True)],
+)
+def test_a_parameter_is_true_unless_it_says_no(query: dict[str, str], is_set: bool) -> None:
+    assert flag(query, "watch") is is_set

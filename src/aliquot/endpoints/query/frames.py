@@ -25,7 +25,7 @@ class OriginalPresenter(Presenter):
         self._key = resource.original_key
         self._is_first_version = resource is POD_RESOURCES
 
-    def _made_frame(self, change: EventType, stored: Stored) -> bytes:
+    def new_frame(self, change: EventType, stored: Stored) -> bytes:
         if change is not EventType.DELETED:
             return self._line(_SYNCED, self.one(stored))
         return self._line(
