@@ -108,7 +108,8 @@ async def test_replicas_share_a_certificate_and_forward_verbs(tmp_path: Path, sc
                 assert answer["NodeNames"] == ["n1"]
                 assert (await caller.send("POST", f"{API}/schedule/filter", "jane", filter_call(pod)))[0] == 403
                 assert (await caller.send("POST", f"{API}/schedule/filter", "", filter_call(pod)))[0] == 403
-                assert await caller.send("GET", "/health") == (200, "")
+                for path in ("/health", "/livez"):
+                    assert await caller.send("GET", path) == (200, "")
                 assert (await caller.send("GET", "/metrics"))[0] == 403
 
 

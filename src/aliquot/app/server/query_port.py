@@ -84,13 +84,13 @@ class QueryPort:
         return dict.fromkeys(self._endpoints, way) if way is not None else {}
 
     def routes(self, extra: Table) -> Table:
-        """The routes that the port has in addition, for callers with the right to their paths, and the original's
-        health route."""
+        """The routes that the port has in addition, for callers with the right to their paths, and the health routes of
+        the original and of API servers."""
 
         async def health(_: asgi.Call) -> asgi.Response:
             return asgi.Response(b"")
 
-        own = {(method, "/health"): asgi.OpenHandler(health) for method in ("GET", "HEAD")}
+        own = {(method, path): asgi.OpenHandler(health) for path in ("/health", "/livez") for method in ("GET", "HEAD")}
         return {**{route: self._guarded(handler) for route, handler in extra.items()}, **own}
 
     def _guarded(self, handler: asgi.Handler) -> asgi.Handler:
