@@ -129,6 +129,8 @@ def test_an_admin_sees_nodes_and_pods_with_their_cards(querying: Querying) -> No
     assert {row["NAME"] for row in admin.rows("gpupods")} == pods.keys()
     assert [row["NAME"] for row in admin.rows("podgpus", "-n", "team")] == ["mine"]
     assert len(admin.rows("podgpus", "-A")) == 2
+    everything = admin.kubectl("get", "gpu", "-A", "-o", "name").split()
+    assert {"gpuinfo.metrics.nvidia.com/mixed", "podgpu.gpu.aliquot.io/mine"} <= {*everything}, "by its category"
 
 
 def test_yaml_has_the_fields_of_the_original_and_those_of_kubernetes(querying: Querying) -> None:

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.embedded_only("the API server is in front of it, in tes
 
 NODES, WATCHERS, PODS = 1000, 200, 50
 ON_CARD = {"annotations": {"ALIYUN_COM_GPU_MEM_IDX": "0"}}
-LONGEST_SECONDS = 10.0
-"""The figure is printed; a machine that is busy with something else takes its time."""
+LONGEST_SECONDS = 1.0
+"""What we promise. It takes 6 ms on a busy machine; the figure is printed."""
 MOST_GROWTH = 8 * MIB
 EVENTS = MAX_QUERY_EVENTS + 4000
 """More than the server remembers and the network holds of large objects."""
