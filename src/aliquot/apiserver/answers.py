@@ -37,7 +37,7 @@ class Presenter:
     def one(self, stored: Stored) -> bytes:
         match self._form:
             case Form.OBJECT:
-                return _typed(self._resource.kind, self._resource.api_version, stored.body)
+                return self._typed(stored.body)
             case Form.METADATA:
                 return _encode(partial_metadata(stored.obj))
         return self.whole([self.item(stored)], {"resourceVersion": str(stored.revision)})
@@ -49,10 +49,11 @@ class Presenter:
         """An object's part of a list."""
         match self._form:
             case Form.OBJECT:
-                return stored.body
+                return self._typed(stored.body) if self._resource.typed_items else stored.body
             case Form.METADATA:
                 return _encode(partial_metadata(stored.obj))
-        return _encode(row(self._resource.table, stored.obj, self._clock(), self._include))
+        typed = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, **stored.obj}
+        return _encode(row(self._resource.table, typed, self._clock(), self._include))
 
     def whole(self, items: Sequence[bytes], metadata: Object, ending: bytes = b"") -> bytes:
         """A list of such parts."""
@@ -85,10 +86,14 @@ class Presenter:
             metadata["annotations"] = annotations
         match self._form:
             case Form.OBJECT:
-                return _typed(self._resource.kind, self._resource.api_version, _encode({"metadata": metadata}))
+                return self._typed(_encode({"metadata": metadata}))
             case Form.METADATA:
                 return _encode({**PARTIAL, "metadata": metadata})
         return self.whole([], metadata)
+
+    def _typed(self, body: bytes) -> bytes:
+        head = b'{"kind":"%b","apiVersion":"%b"' % (self._resource.kind.encode(), self._resource.api_version.encode())
+        return head + (b"," if body != b"{}" else b"") + body[1:]
 
 
 def frame(change: str, encoded: bytes) -> bytes:
@@ -103,8 +108,3 @@ def _filled(head: Object, name: str, items: Sequence[bytes], ending: bytes) -> b
         return opening + closing
     first, *rest = items
     return b",".join((opening + first, *rest[:-1], rest[-1] + closing) if rest else (opening + first + closing,))
-
-
-def _typed(kind: str, api_version: str, body: bytes) -> bytes:
-    head = b'{"kind":"%b","apiVersion":"%b"' % (kind.encode(), api_version.encode())
-    return head + (b"," if body != b"{}" else b"") + body[1:]

@@ -31,6 +31,8 @@ class ServedResource:
     fields: tuple[str, ...] = ()
     """Fields for field selectors, besides `metadata.name` and `metadata.namespace`."""
     table: TableFormat = GENERIC
+    typed_items: bool = False
+    """Whether each item of a list says its kind, as in lists of custom resources."""
 
     @property
     def singular(self) -> str:

@@ -156,7 +156,16 @@ async def test_a_client_may_ask_for_metadata_only(query: Query) -> None:
     many = await query.get(PODS, METADATA.replace("Metadata;", "MetadataList;"))
     assert (many["kind"], len(many["items"])) == ("PartialObjectMetadataList", 4)
     whole = await query.get(PODS, TABLE, includeObject="Object")
-    assert whole["rows"][0]["object"]["spec"]["pod_name"] == "a1"
+    row = whole["rows"][0]["object"]
+    assert (row["kind"], row["spec"]["pod_name"]) == ("PodResource", "a1"), "kubectl get --sort-by reads it"
+
+
+async def test_each_item_of_a_list_says_its_kind_as_the_originals_does(query: Query) -> None:
+    for path, kind in ((PODS, "PodResource"), (f"{SEED}/gpuinfos", "GpuInfo")):
+        items = (await query.get(path))["items"]
+        assert {(item["kind"], item["apiVersion"]) for item in items} == {(kind, "metrics.nvidia.com/v1alpha1")}
+    newer = (await query.get("/apis/nvidia-gpu-scheduler/v1/gpupods"))["items"]
+    assert {(item["kind"], item["apiVersion"]) for item in newer} == {("GpuPod", "nvidia-gpu-scheduler/v1")}
 
 
 async def test_many_watchers_get_the_same_frames(query: Query) -> None:

@@ -11,6 +11,7 @@ VERBS = ("get", "list", "watch")
 @dataclass(frozen=True, slots=True)
 class QueryResource(ServedResource):
     verbs: tuple[str, ...] = VERBS
+    typed_items: bool = True
     stored_as: str = ""
     """The collection with the same objects of another version."""
     original_key: str = ""
