@@ -321,9 +321,9 @@ def test_twenty_pods_at_once_for_nineteen_cards_of_a_model(querying: Querying) -
 
 
 def through_the_api_server(cluster: Scheduling) -> dict[str, Any]:
-    """The shipped configuration with the API server as the extender."""
+    """The shipped configuration, with the certificates of this cluster."""
     plane, held = cluster.api.control_plane, cluster.api.certificates
-    config = pointed_at(DEPLOY / "nvidia-gpu-scheduler" / "kube-scheduler.yaml", plane.url)
+    config = pointed_at(DEPLOY / "nvidia-gpu-scheduler" / "kube-scheduler-through-apiserver.yaml", plane.url)
     (extender,) = config["extenders"]
     identity = {"certFile": str(held.scheduler.certificate), "keyFile": str(held.scheduler.key)}
     extender["tlsConfig"] = {"caFile": str(held.authority), **identity}

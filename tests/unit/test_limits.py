@@ -233,7 +233,8 @@ async def test_an_answer_counts_until_it_is_read(clock: FakeClock) -> None:
         await until(lambda: first.sent)
         why = f"calls and answers in progress hold {2 * PIECE} of {3 * PIECE} bytes; try again"
         assert await server.call("/long").answer() == (200, b'{"Error":"%s"}' % why.encode())
-        assert await server.call("/long/plain").answer() == (503, why.encode())
+        half = why.replace(f"of {3 * PIECE}", f"of {3 * PIECE // 2}")
+        assert await server.call("/long/plain").answer() == (503, half.encode())
     assert server.gate.busy == 0
     server.go_on.set()
     assert await server.call("/verb").answer() == (200, b"done")
@@ -245,6 +246,18 @@ async def test_an_answer_counts_until_it_is_read(clock: FakeClock) -> None:
     again = server.call("/long")
     await again.task
     assert sum(len(piece["body"]) for piece in again.sent[1:]) == 2 * PIECE
+
+
+async def test_answers_that_are_no_decisions_leave_half_of_the_bytes_to_schedulers(clock: FakeClock) -> None:
+    server = Server(clock, bodies=6 * PIECE)
+    server.go_on.set()
+    unread = server.call("/long/plain", reads=False)
+    await until(lambda: unread.sent)
+    with rejected("too many bytes to send"):
+        assert (await server.call("/long/plain").answer())[0] == 503
+    assert await server.call("/verb", bytes(3 * PIECE)).answer() == (200, b"done")
+    unread.read()
+    await unread.task
 
 
 async def test_an_answer_larger_than_the_limit_is_sent_if_it_is_alone(clock: FakeClock) -> None:

@@ -115,8 +115,8 @@ class Watch:
         return b"".join(self._presenter.frame(change, item) for change, item in filter(None, seen))
 
     def _bookmark(self, events: list[StoreEvent]) -> bytes:
-        """Where a watcher that has seen none of these events can go on. On a busy cluster, its own last event may be too
-        old for that."""
+        """Where a watcher that has seen none of these events can go on. On a busy cluster, its own last event may be
+        too old for that."""
         if not self._options.bookmarks:
             return b""
         revision = events[-1].revision if events else self._store.revision

@@ -141,7 +141,8 @@ class Gate:
             return
         handler, tail = found
         if isinstance(handler, asgi.OpenHandler | asgi.SlowHandler):
-            await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
+            shown = await _handled(handler, _call(scope, tail, caller), _failed)
+            await self._put(shown, send, _unavailable, self._limits.bodies // 2)
             return
         fault, until = _fault_of(handler) or _unavailable, self._clock.monotonic() + self._limits.seconds
         refused = await _refusal(handler, _call(scope, tail, caller))
@@ -166,7 +167,8 @@ class Gate:
         elif answer.stream is not None:
             await self._put_stream(answer, caller, send, receive, fault)
         else:
-            await self._put(answer, send, fault)
+            is_decision = isinstance(handler, asgi.DecisionHandler)
+            await self._put(answer, send, fault, self._limits.bodies // (1 if is_decision else 2))
 
     async def _put_stream(
         self,
@@ -195,10 +197,12 @@ class Gate:
         """End every stream, now and from now on: the port is about to close."""
         self._ending.set()
 
-    async def _put(self, answer: asgi.Response, send: asgi.Send, fault: Callable[[str], asgi.Response]) -> None:
-        """Send an answer; its bytes count until the client reads them. Above the limit, send a fault instead. Always
-        send a short answer: it may report a completed change."""
-        held, most = self._held_bytes, self._limits.bodies
+    async def _put(
+        self, answer: asgi.Response, send: asgi.Send, fault: Callable[[str], asgi.Response], most: int
+    ) -> None:
+        """Send an answer; its bytes count until the client reads them. If all would have more than `most` bytes, send a
+        fault instead. Always send a short answer: it may report a completed change."""
+        held = self._held_bytes
         if held and held + len(answer.body) > most and len(answer.body) > asgi.PIECE:
             _UNREAD.inc()
             answer = fault(f"calls and answers in progress hold {held} of {most} bytes; try again")

@@ -18,6 +18,7 @@ from aliquot.endpoints.connections import KEEP_ALIVE_SECONDS, Connections
 from aliquot.endpoints.limits import USUAL, Gate, Limits
 from aliquot.endpoints.tls import ServesTls
 from aliquot.errors import BadConfig
+from aliquot.kube.sockets import notice_lost_peers
 
 _GRACE_SECONDS = 3.0
 
@@ -121,10 +122,12 @@ class Listener:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         both = self._address == "::" and socket.has_dualstack_ipv6()
         try:
-            return socket.create_server((self._address, self.port), family=family, backlog=1024, dualstack_ipv6=both)
+            made = socket.create_server((self._address, self.port), family=family, backlog=1024, dualstack_ipv6=both)
         except OSError as error:
             remedy = f"; choose another port with {self._setting}" if self._setting else ""
             raise BadConfig(f"cannot listen on {self._where}: {os.strerror(error.errno or 0)}{remedy}") from error
+        notice_lost_peers(made)
+        return made
 
     @property
     def _where(self) -> str:

@@ -1,4 +1,4 @@
-"""A TCP connection to the API server that notices when its peer has vanished."""
+"""TCP connections that notice when their peer has vanished."""
 
 import asyncio
 import errno
@@ -52,13 +52,18 @@ async def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
 
 
 def _watched_socket(family: int, kind: int, protocol: int) -> socket.socket:
-    """A socket that fails half a minute after its peer has vanished.
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    notice_lost_peers(made)
+    return made
+
+
+def notice_lost_peers(made: socket.socket) -> None:
+    """Let a socket fail half a minute after its peer has vanished. Connections that a listening socket accepts inherit
+    this.
 
     A watch may be quiet for minutes, so only TCP keep-alive can tell a quiet peer from a dead one.
     """
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
         made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made

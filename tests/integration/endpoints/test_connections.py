@@ -183,7 +183,7 @@ async def test_unread_answers_count_against_the_limit_for_bodies(clock: FakeCloc
         slow = await server.peer()
         slow.send(LONG)
         await slow.reader.read(1)
-        why = f"calls and answers in progress hold {MUCH} of {MUCH + 2**20} bytes; try again"
+        why = f"calls and answers in progress hold {MUCH} of {(MUCH + 2**20) // 2} bytes; try again"
         other = await server.peer()
         other.send(LONG)
         assert await other.receive() == b"503 " + why.encode()
