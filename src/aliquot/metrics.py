@@ -114,6 +114,7 @@ CONNECTIONS = Gauge(
     "aliquot_connections", "Open connections of schedulers and others.", ["endpoint"], registry=REGISTRY
 )
 IN_FLIGHT = Gauge("aliquot_calls_in_flight", "Calls in progress.", ["endpoint"], registry=REGISTRY)
+STREAMS = Gauge("aliquot_open_watches", "Open watches of the query API.", ["endpoint"], registry=REGISTRY)
 REJECTED = Counter(
     "aliquot_rejected_calls",
     "Calls and connections that the server rejected or closed, by cause.",

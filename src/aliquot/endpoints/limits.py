@@ -109,6 +109,11 @@ class Gate:
         """The number of calls in progress."""
         return len(self._in_flight) + len(self._overdue_calls)
 
+    @property
+    def streams(self) -> int:
+        """The number of open streams."""
+        return self._streams.total()
+
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Serve any caller."""
         await self._answer_caller(ANYONE, scope, receive, send)

@@ -96,6 +96,7 @@ class Listener:
         watches = (self._gate.watch(), self._server.connections.watch())
         self._watching = [asyncio.create_task(watch) for watch in watches]
         metrics.IN_FLIGHT.labels(self._name).set_function(lambda: self._gate.busy)
+        metrics.STREAMS.labels(self._name).set_function(lambda: self._gate.streams)
         metrics.CONNECTIONS.labels(self._name).set_function(lambda: len(self._server.connections))
         return self
 
@@ -109,7 +110,7 @@ class Listener:
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
-        for gauge in (metrics.IN_FLIGHT, metrics.CONNECTIONS):
+        for gauge in (metrics.IN_FLIGHT, metrics.STREAMS, metrics.CONNECTIONS):
             gauge.remove(self._name)
 
     async def lives(self) -> None:

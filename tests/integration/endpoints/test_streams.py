@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from aliquot import metrics
 from aliquot.endpoints import asgi
 from aliquot.endpoints.listener import Listener
 from aliquot.model.bounds import MAX_STREAMS_OF_CALLER
@@ -70,12 +71,18 @@ async def test_each_piece_is_sent_at_once(streams: Streams, clock: FakeClock) ->
         writer.close()
 
 
+def open_watches() -> float | None:
+    return metrics.REGISTRY.get_sample_value("aliquot_open_watches", {"endpoint": "here"})
+
+
 async def test_a_reader_that_goes_away_ends_its_stream(streams: Streams, clock: FakeClock) -> None:
     async with listening(streams, clock) as port:
         _, writer = await opened(port)
-        await until(lambda: streams.open == 1)
+        await until(lambda: (streams.open, open_watches()) == (1, 1))
         writer.close()
-        await until(lambda: streams.open == 0, "the stream is closed although there is nothing to send")
+        await until(
+            lambda: (streams.open, open_watches()) == (0, 0), "the stream is closed although there is nothing to send"
+        )
 
 
 async def test_the_port_ends_streams_properly_when_it_closes(streams: Streams, clock: FakeClock) -> None:

@@ -132,13 +132,13 @@ class Feed:
         """Make everything on a node again."""
         heard, health = self._listen(name)
         node, cards = self._plane.nodes.get(name), self._plane.cluster.cards(name)
-        if node is not None and cards.gpus:
+        has_cards = node is not None and bool(cards.gpus)
+        if node is not None and has_cards:
             taken = self._plane.cluster.ledger.used(name)
             self._put(GPU_INFOS, node_object(node, cards, taken, heard.load, health))
         elif self._store.get(GPU_INFOS.collection, ("", name)) is not None:
             self._store.remove(GPU_INFOS.collection, ("", name))
-            node = None
-        if self._make_pods(name, heard.load) or node is not None:
+        if self._make_pods(name, heard.load) or has_cards:
             self._made[name], self._last_heard[name] = self._plane.cluster.ledger.version(name), heard
         else:
             self._made.pop(name, None)
