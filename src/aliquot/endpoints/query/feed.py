@@ -83,9 +83,9 @@ class Feed:
             until_look = self._looked_at + _LOOK_SECONDS - self._clock.monotonic()
             if until_look <= 0:
                 self.look()
-            else:
-                await came(self._wake, until_look, self._clock)
-                self._wake.clear()
+            # even when a look takes longer than the time between two, others have their turn
+            await came(self._wake, until_look if until_look > 0 else _LOOK_SECONDS, self._clock)
+            self._wake.clear()
 
     def look(self) -> None:
         """Mark the nodes that have changed without an event: silent agents, and parts that were reserved."""
