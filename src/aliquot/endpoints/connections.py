@@ -114,6 +114,9 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._parsed_bytes = self._received_bytes = 0
         self._is_too_large = False
+        self._is_last = False
+        """The request asks for another protocol, which we do not speak. For the parser it has no body, so that its body
+        would be the next request: with any user in its headers, on the connection of a front proxy."""
 
     def end(self) -> None:
         """Close at once and drop unsent data."""
@@ -134,6 +137,8 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_last:
+            return
         if self.state is _State.IDLE:
             self.state = _State.BEGUN
             self.since = self._all.clock.monotonic()
@@ -167,12 +172,15 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._add(len(name) + len(value))
-        super().on_header(name, value)
+        if self._in_head:  # a trailer comes from the client: front proxies remove its lies from headers alone
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self.state = _State.CALLING
         super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self._is_last, self.cycle.keep_alive = True, False
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

@@ -140,8 +140,9 @@ class Connection:
         self._reader, self._writer = reader, writer
         self.head = b""
 
-    async def ask(self, *headers: str, path: str = "/who") -> tuple[int, Any]:
-        lines = "\r\n".join([f"GET {path} HTTP/1.1", "host: a", *headers, "", ""])
+    async def ask(self, *headers: str, path: str = "/who", rest: str = "") -> tuple[int, Any]:
+        """`rest` follows the head of the request."""
+        lines = "\r\n".join([f"GET {path} HTTP/1.1", "host: a", *headers, "", rest])
         self._writer.write(lines.encode())
         self.head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         size = int(self.head.partition(b"content-length: ")[2].split()[0])
@@ -296,6 +297,35 @@ async def test_headers_that_only_look_alike_name_nobody(port: Port, header: str)
     async with port.connected(issued(PROXIES, PROXY)) as connection:
         status, seen = await connection.ask("accept: text/plain", header)
     assert status in (400, 401), seen
+
+
+async def test_a_trailer_after_the_body_says_nothing_about_the_user(port: Port) -> None:
+    """A front proxy cleans the headers that it passes on, but a body's trailer comes from the client."""
+    sent = ["X-Remote-User: joe", "Transfer-Encoding: chunked", "Trailer: X-Remote-Group"]
+    rest = "1\r\na\r\n0\r\nX-Remote-Group: system:masters\r\nX-Remote-Extra-Scopes: all\r\n\r\n"
+    async with port.connected(issued(PROXIES, PROXY)) as connection:
+        _, seen = await connection.ask(*sent, rest=rest)
+        assert seen[:5] == ["joe", ["system:authenticated"], "", {}, []]
+        _, seen = await connection.ask(*JOE)
+        assert seen[:2] == ["joe", ["dev", "system:authenticated"]], "the next request has headers again"
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1", "h2c"])
+async def test_the_body_of_a_request_for_another_protocol_is_not_the_next_request(port: Port, protocol: str) -> None:
+    """kube-apiserver passes such a request on with its body, on a connection of its own."""
+    hidden = "GET /who HTTP/1.1\r\nhost: a\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n\r\n"
+    asking = "Connection: Upgrade", f"Upgrade: {protocol}", f"Content-Length: {len(hidden)}"
+    async with port.connected(issued(PROXIES, PROXY)) as connection:
+        assert (await connection.ask(*JOE, *asking))[1][0] == "joe"
+        assert b"connection: close" in connection.head
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await connection.ask("X-Remote-User: admin", "X-Remote-Group: system:masters")
+
+
+async def test_a_trailer_names_no_user(port: Port) -> None:
+    async with port.connected(issued(PROXIES, PROXY)) as connection:
+        rest = "0\r\nX-Remote-User: admin\r\nAuthorization: Bearer token-of-jane\r\n\r\n"
+        assert (await connection.ask("Transfer-Encoding: chunked", rest=rest))[0] == 401
 
 
 async def test_of_a_repeated_user_the_first_counts(port: Port) -> None:
