@@ -75,7 +75,12 @@ def is_lost(room: Room, pod: Pod) -> bool:
 
 async def time_passes(room: Room, seconds: float) -> None:
     await room.clock.move(seconds)
-    await until(lambda: not room.plane.out_of_sync(), "the API server answered meanwhile")
+    await until(
+        lambda: not room.plane.out_of_sync(),
+        "the API server answered meanwhile",
+        passing=room.clock,
+        between_calls_of=room.api,
+    )
     await room.in_sync()
 
 
