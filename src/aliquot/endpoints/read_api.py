@@ -20,6 +20,7 @@ from aliquot.endpoints import asgi
 from aliquot.endpoints.asgi import Caller
 from aliquot.endpoints.own_rights import OwnRights
 from aliquot.endpoints.places import Places
+from aliquot.endpoints.stretches import Stretches
 from aliquot.engine import Effort
 from aliquot.errors import AliquotError, BadInput, Refused
 from aliquot.kube import KubeError, NotFound, NotSent
@@ -260,13 +261,10 @@ class ReadApi:
 
     async def _with_pauses(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
         """Schedulers are answered in the pauses."""
-        clock = self._plane.clock
-        began = clock.monotonic()
+        stretches = Stretches(self._plane.clock, _STRETCH_SECONDS)
         for item in items:
             yield item
-            if clock.monotonic() - began > _STRETCH_SECONDS:
-                await clock.sleep(0)
-                began = clock.monotonic()
+            await stretches.pause_if_due()
 
     async def _encoded(self, report: Report) -> asgi.Response:
         """In stretches, too. A thread would not help: whoever encodes holds the interpreter's lock."""

@@ -39,6 +39,7 @@ from aliquot.endpoints.query.openapi import openapi
 from aliquot.endpoints.query.paths import Target, action_of, target_of
 from aliquot.endpoints.query.resources import QueryResource
 from aliquot.endpoints.status_answers import status_answer, unavailable
+from aliquot.endpoints.stretches import Stretches
 from aliquot.errors import Refused
 from aliquot.kube.reviews import Action
 from aliquot.model.bounds import LONGEST_PATH, MAX_LISTS_OF_CALLER, MAX_QUERY_EVENTS, MAX_READS
@@ -191,12 +192,10 @@ class QueryApi:
             return asgi.Response(presenter.whole(parts, page.metadata, b"\n"))
 
     async def _with_pauses(self, items: list[Stored]) -> AsyncIterator[list[Stored]]:
-        began = self._clock.monotonic()
+        stretches = Stretches(self._clock, _STRETCH_SECONDS)
         for begin in range(0, len(items), _BATCH):
             yield items[begin : begin + _BATCH]
-            if self._clock.monotonic() - began > _STRETCH_SECONDS:
-                await self._clock.sleep(0)
-                began = self._clock.monotonic()
+            await stretches.pause_if_due()
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)

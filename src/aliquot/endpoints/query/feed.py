@@ -20,6 +20,7 @@ from aliquot.control.inputs.pod_use import pod_uses
 from aliquot.endpoints.query.nodes import Health, node_object
 from aliquot.endpoints.query.pods import name_of, pod_metadata, pod_spec, pod_status
 from aliquot.endpoints.query.resources import GPU_INFOS, POD_GPUS, POD_RESOURCES, QueryResource
+from aliquot.endpoints.stretches import Stretches
 from aliquot.ledger import State
 from aliquot.model import Pod
 from aliquot.model.load import NodeLoad
@@ -116,7 +117,7 @@ class Feed:
         return self._clock.monotonic() - last.at >= RENEWAL_SECONDS
 
     async def _make_marked(self) -> None:
-        began = self._clock.monotonic()
+        stretches = Stretches(self._clock, _STRETCH_SECONDS)
         while self._marked:
             node = next(iter(self._marked))
             del self._marked[node]
@@ -124,9 +125,7 @@ class Feed:
                 self._make(node)
             except Exception:  # decisions do not end with a view of them
                 _log.exception("cannot show a node and its pods; this is a bug", node=node)
-            if self._clock.monotonic() - began > _STRETCH_SECONDS:
-                await self._clock.sleep(0)
-                began = self._clock.monotonic()
+            await stretches.pause_if_due()
 
     def _make(self, name: str) -> None:
         """Make everything on a node again."""
