@@ -312,7 +312,7 @@ async def test_a_trailer_after_the_body_says_nothing_about_the_user(port: Port) 
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1", "h2c"])
 async def test_the_body_of_a_request_for_another_protocol_is_not_the_next_request(port: Port, protocol: str) -> None:
-    """kube-apiserver passes such a request on with its body, on a connection of its own."""
+    """A proxy may pass such a request on as it came, with a body that its client wrote."""
     hidden = "GET /who HTTP/1.1\r\nhost: a\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n\r\n"
     asking = "Connection: Upgrade", f"Upgrade: {protocol}", f"Content-Length: {len(hidden)}"
     async with port.connected(issued(PROXIES, PROXY)) as connection:
